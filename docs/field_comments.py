@@ -1,8 +1,8 @@
-"""For the site: what stands behind a field as a comment is its description.
+"""An extension of the site: the comment behind a field is the description of the field.
 
     until: int = 1  # the last step that is paid for
 
-A class whose fields are all said in this way needs no second list of them in its docstring.
+A class whose fields all have comments needs no list of them in its docstring.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FieldComments(griffe.Extension):
 
 @cache
 def comments_of(path: Path) -> dict[int, str]:
-    """By line, comments that stand behind code; not those for tools."""
+    """Return the comments behind code by line number, without those for tools."""
     text = path.read_text(encoding="utf-8")
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return {

@@ -1,4 +1,4 @@
-"""Write docs/reference/cli.md from the command line's own help. A test fails when the page is out of date.
+"""Write docs/reference/cli.md from the help of the command line. A test fails when the page is out of date.
 
 python docs/make_reference.py
 """

@@ -1,6 +1,6 @@
-"""What the site adds to the pages in this folder: a page for each public name, a list of policies, and links that lead there.
+"""Hooks of the site. They add a page for each public name and a list of policies, and adapt links to the site.
 
-MkDocs calls these functions by their names. Nothing here is needed to read the pages as they are.
+MkDocs calls the functions `on_…` by their names. The pages in this folder can be read without these hooks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 API = "reference/api"
 LIST = "reference/policies/index.md"
 INTEGRATIONS = f"{API}/integrations.md"
-ORDER = (  # in which somebody meets the names; others follow
+ORDER = (  # the order in which a user needs the names; all others follow
     *("tune", "Space", "Float", "Int", "Choice", "Constant", "Budget", "Prices", "Report", "Context"),
     *("Study", "Best", "OnlineTuner", "Schedule", "ShoestringError"),
 )
@@ -57,7 +57,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     for part in sections["Reference"]:
         for title in lists.keys() & (part if isinstance(part, dict) else {}):
             part[title] = lists[title]
-    for pages in sections.values():  # what mkdocs.yml does not put into an order comes last
+    for pages in sections.values():  # pages that mkdocs.yml does not name come last
         named = list(_pages_in(pages))
         folder = posixpath.dirname(named[0])
         found = sorted(f"{folder}/{page.name}" for page in (ROOT / "docs" / folder).glob("*.md"))
@@ -66,7 +66,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _pages_in(part: Any) -> Iterator[str]:
-    """The pages of a part of the navigation, whatever groups they are in."""
+    """Yield the pages of a part of the navigation, those of its groups included."""
     if isinstance(part, str):
         yield part
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
@@ -74,7 +74,7 @@ def _pages_in(part: Any) -> Iterator[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made from the code."""
+    """Add the pages that are generated from the code and the notebooks."""
     made = {f"{API}/{name}.md": _name_page(name) for name in shoestring.__all__}
     made |= {f"{API}/index.md": _names_page(), INTEGRATIONS: _integrations_page(), LIST: _policies_page()}
     made |= {
@@ -86,22 +86,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The first page begins as the project's README does; links to the rest of the repository are led there."""
+    """Adapt the links of a page, and put the project's README in front of the first page."""
     here = posixpath.dirname(page.file.src_uri)
-    markdown = _lead_links(markdown, f"docs/{here}", here, config.repo_url)
+    markdown = _adapt_links(markdown, f"docs/{here}", here, config.repo_url)
     if page.is_homepage:
-        readme = _lead_links((ROOT / "README.md").read_text(encoding="utf-8"), "", here, config.repo_url)
+        readme = _adapt_links((ROOT / "README.md").read_text(encoding="utf-8"), "", here, config.repo_url)
         return f"{readme}\n{markdown.replace('# Documentation', '## All pages', 1)}"
     return markdown
 
 
-def _lead_links(markdown: str, folder: str, here: str, repository: str | None) -> str:
-    """Links of a page that lies in `folder` of the repository, for the site's folder `here`.
+def _adapt_links(markdown: str, folder: str, here: str, repository: str | None) -> str:
+    """Return the text of a file in `folder` of the repository with links that work in the site's folder `here`.
 
-    What is outside docs/ is named, as long as the repository has no address; then it is linked.
+    A file outside docs/ is linked if the repository has an address; otherwise its path is printed.
     """
 
-    def lead(link: re.Match[str]) -> str:
+    def adapt(link: re.Match[str]) -> str:
         text, (path, _, anchor) = link[1], link[2].partition("#")
         target = posixpath.normpath(posixpath.join(folder, path))
         if target.startswith("docs/"):
@@ -112,7 +112,7 @@ def _lead_links(markdown: str, folder: str, here: str, repository: str | None) -
             return f"[{text}]({repository.rstrip('/')}/blob/main/{target})"
         return text if target in text else f"{text} (`{target}`)"
 
-    return _LINK.sub(lead, markdown)
+    return _LINK.sub(adapt, markdown)
 
 
 # pages ----------------------------------------------------------------------------------------------------------------
@@ -121,35 +121,35 @@ def _lead_links(markdown: str, folder: str, here: str, repository: str | None) -
 def _name_page(name: str) -> str:
     module = f"shoestring.{shoestring._MODULE_OF[name]}"
     options = "    options:\n      inherited_members: true\n"
-    if name == "ShoestringError":  # and all that are one
+    if name == "ShoestringError":  # its page lists all errors
         tree = inspect.getdoc(inspect.getmodule(shoestring.ShoestringError))
         return f"# Errors\n\n```python\nfrom shoestring import {name}\n```\n\n{tree}\n"
     about = inspect.getdoc(import_module(module)) or ""
     if name in PARAMETERS:
         about = "[The search space](../space.md): `when`, constants, and the same in TOML."
-    elif re.search(r"^(from|import) ", about, re.MULTILINE):  # a program, which would be laid out as prose
+    elif re.search(r"^(from|import) ", about, re.MULTILINE):  # it contains a program, which would be formatted as prose
         about = ""
     about = f"## More\n\n{about}\n" if about else ""
     return f"::: {module}.{name}\n{options}\n{about}"
 
 
 def _notebook_page(notebook: Path) -> str:
-    """The cells, one after the other, and the notebook itself to take away."""
+    """Return a page with the cells of the notebook and a link to download it."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     frames = {"markdown": "{}", "code": "```python\n{}\n```"}
     parts = [frames[cell["cell_type"]].format("".join(cell["source"])) for cell in cells]
-    parts.insert(1, f'<a href="../{notebook.name}" download>Take the notebook along</a> and run it cell by cell.')
+    parts.insert(1, f'<a href="../{notebook.name}" download>Download the notebook</a> and run it cell by cell.')
     return "\n\n".join(parts)
 
 
 def _page_of(path: str) -> str:
-    """Where the site shows a file of this folder."""
+    """Return the path of the page that the site makes from a file of this folder."""
     return path.removesuffix(".ipynb") + ".md" if path.endswith(".ipynb") else path
 
 
 def _integrations_page() -> str:
-    """The names that the how-to pages use, from modules that need packages of their own: read, not imported."""
-    head = "# Inside other tools\n\nEach is imported from its own module; the how-to pages show them at work.\n"
+    """Return a page of the names for other frameworks. Their modules need more packages, so they are parsed and not imported."""
+    head = "# Inside other tools\n\nImport each name from its own module. The how-to pages show examples.\n"
     parts = [head]
     for module, names in INTEGRATED.items():
         parts.append(
@@ -163,7 +163,7 @@ def _names_page() -> str:
     rows = [f"| [`{name}`]({name}.md) | {_first_line(getattr(shoestring, name))} |" for name in shoestring.__all__]
     return "\n".join(
         [
-            *("# Python", "", "All that `from shoestring import …` offers.", "", "| | |", "|---|---|", *rows, ""),
+            *("# Python", "", "The names that `from shoestring import …` offers.", "", "| | |", "|---|---|", *rows, ""),
             "[Inside other tools](integrations.md): callbacks for frameworks, `BudgetSearchCV`, loggers, Optuna.",
         ]
     )
@@ -173,7 +173,7 @@ def _policies_page() -> str:
     parts = [
         "# Policies\n",
         f"Choose one with `policy=NAME` or `--policy NAME`; the default is `{policies.DEFAULT}`. A setting is given as",
-        "`settings={…}` or `--set NAME=VALUE`; what each means is said on the page of its policy.\n",
+        "`settings={…}` or `--set NAME=VALUE`; the page of each policy explains its settings.\n",
     ]
     for title, names in _groups().items():
         parts.append(f"## {title.capitalize()}\n")
@@ -187,7 +187,7 @@ def _policies_page() -> str:
 
 
 def _groups() -> dict[str, list[str]]:
-    """Those of this package; another one has pages of its own."""
+    """Return the names of this package's policies by group; policies of other packages are left out."""
     return {title: [n for n in found if n in policies.REGISTRY] for title, found in policies.groups().items()}
 
 

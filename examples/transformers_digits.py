@@ -1,4 +1,4 @@
-"""Tune a small Transformer with Hugging Face's Trainer. The rows of an image are its words, so nothing is downloaded."""
+"""Tune a small Transformer with Hugging Face's Trainer. The rows of an image serve as words, so nothing is downloaded."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-MAX_CHANGELOG_LINES = 60  # for one release: a reader should see what is in it on one screen or two
+MAX_CHANGELOG_LINES = 60  # for one release, so that a reader sees its content on one screen or two
 STATUSES = {"0": "3 - Alpha", "1": "5 - Production/Stable"}  # by the major version
 
 

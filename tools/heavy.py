@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests" / "heavy"
-MOSTLY_WAITING = {"ray"}  # these tests wait for nodes to start and to die: run two files at a time
+MOSTLY_WAITING = {"ray"}  # these tests wait for nodes to start and to die, so two files run at a time
 OURS = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100"]
 
 
@@ -79,7 +79,7 @@ def main(words: Sequence[str]) -> int:
     try:
         failed = [group for group in chosen if not has_passed(group, made[group], others)]
     finally:
-        installer.shutdown(cancel_futures=True)  # after Ctrl-C at most one installation is waited for
+        installer.shutdown(cancel_futures=True)  # after Ctrl-C, wait for the running installation only
     print(f"failed: {', '.join(failed)}" if failed else f"passed: {', '.join(chosen)}")
     return 1 if failed else 0
 

@@ -1,8 +1,8 @@
-"""Print how much code a reader must open to understand a policy: files and lines of `policies` and `models`.
+"""Print how much code a reader must open to understand a policy: its files and lines in `policies` and `models`.
 
     python tools/reading.py [NAME…] [--json]
 
-All files in `policies` and `models` count that the registered class needs, directly or through other files. An import counts
+A file in `policies` or `models` counts if the registered class needs it, directly or through other files. An import counts
 wherever it is in the file, and so do modules that are named by a string: `import_module("…")`, and `make("…")` or
 `find_class("…")` with the name of a registered policy. `core` is the language of all policies, read once, and does not count.
 `__init__` files of methods hold no logic and do not count either.
@@ -46,7 +46,7 @@ class Reading:
 
 
 def measure(policy: str) -> Reading:
-    """Follow the imports from the module of the registered class."""
+    """Return the files to read for a policy: follow the imports from the module of its registered class."""
     start = find_file(policies.REGISTRY[policy].partition(":")[0])
     assert start is not None
     found, to_do = {start}, [start]

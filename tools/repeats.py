@@ -7,11 +7,13 @@ agrees with any other, and keywords and punctuation must be equal. A pair is a l
 not overlap. A row says `same` where six lines in a row are equal, else `shape`.
 
 Blank lines, comments, docstrings, imports and lines without a word, such as a lone bracket, are not compared.
-Thin lines may be at most half of a run: decorators, `pass` and similar, a parameter of a signature on a line of its own (an
-implementation must repeat those of its interface) and, where only the shape agrees, lines that only declare: the head of a
+
+At most half of a run may be thin lines. These are decorators, `pass` and similar, a parameter of a signature on a line of its own
+(an implementation must repeat those of its interface) and, where only the shape agrees, lines that only declare: the head of a
 class, a field, an argument or an item on a line of its own, a row of plain data. Two dataclasses with six numbers or two calls
 with six arguments share nothing that could be moved to one place.
-Of runs that overlap, as shifted copies of one list do, only the longest is a pair.
+
+If runs overlap, as shifted copies of one list do, only the longest is reported.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ _DECLARES = re.compile(r"class .*|n : .*|n = [^()]*|[^()]* ,|[s0-9 ,()\[\]{}:-]*
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """A line of code that is compared."""
+
     number: int
-    text: str
-    shape: str
+    text: str  # without white space
+    shape: str  # its tokens, with one sign for all names, one for all numbers and one for all strings
 
     @property
     def is_thin(self) -> bool:
@@ -69,6 +73,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
+    """Two places that share lines."""
+
     first: str  # file:from-to
     second: str
     lines: int
@@ -112,6 +118,7 @@ def _runs(windows: set[tuple[int, int]], one_file: bool) -> Iterator[Run]:
 
 
 def _longest(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs that do not overlap a longer one."""
     chosen: list[Run] = []
     for run in sorted(runs, key=lambda run: (-run.lines, run.first, run.second)):
         if not any(run.overlaps(longer) for longer in chosen):
@@ -120,6 +127,7 @@ def _longest(runs: Iterable[Run]) -> list[Run]:
 
 
 def _counts(a: Sequence[Line], b: Sequence[Line], run: Run) -> bool:
+    """Return whether at most half of the run's lines are thin."""
     thin = 0
     for ours, theirs in zip(a[run.first : run.first + run.lines], b[run.second : run.second + run.lines], strict=True):
         thin += ours.is_thin if ours.text == theirs.text else ours.is_thin_by_shape

@@ -1,4 +1,4 @@
-"""A temporary PostgreSQL server on loopback, on a free port and under a user without rights; it ends with this process."""
+"""A temporary PostgreSQL server on 127.0.0.1, on a free port and under an unprivileged user; it ends with this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoServer(Exception):
 
 
 class Server:
-    """Created by `start`. `stop` closes all connections, and `launch` starts the server again with its data."""
+    """A running server, created by `start`. `stop` ends it and all connections; `launch` starts it again with its data."""
 
     def __init__(self, command: list[str], user: dict[str, Any], folder: Path, port: int) -> None:
         self.port = port
@@ -109,7 +109,7 @@ class Server:
 
 
 def _choose_user(folder: Path) -> dict[str, Any]:
-    """Return the user for the server, who owns the folder from now on: PostgreSQL refuses to run as root."""
+    """Return the user for the server, and make that user the owner of the folder: PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return {}
     user = next((u for u in pwd.getpwall() if u.pw_name in ("postgres", "nobody") and u.pw_uid), None)

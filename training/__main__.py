@@ -15,11 +15,9 @@ RECORDED = (HERE.parent / "benchmarks" / "data", HERE / "data")
 
 def pack(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training pack", description="pack all curves for training")
-    parser.add_argument(
-        "--data", type=Path, nargs="*", default=[], help="folders of permissive tables, in addition to our own"
-    )
-    parser.add_argument("--judged", action="store_true", help="the sources for judging only")
-    parser.add_argument("--alone", action="store_true", help="without our own")
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders with more tables, beside our own")
+    parser.add_argument("--judged", action="store_true", help="pack only the sources for judging")
+    parser.add_argument("--alone", action="store_true", help="leave out our own tables")
     parser.add_argument("--out", type=Path, default=Path("out/thrift/tables.npz"))
     options = parser.parse_args(arguments)
     from training.pack import pack
@@ -32,7 +30,7 @@ def pack(arguments: Sequence[str]) -> int:
 
 def sample_sizes(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m training sample_sizes", description="lcdb's parquet file as tables"
+        prog="python -m training sample_sizes", description="write the parquet file of lcdb as tables"
     )
     parser.add_argument("--data", type=Path, required=True, help="the folder that holds lcdb_sample_size")
     parser.add_argument("--out", type=Path, default=Path("out/thrift/data/lcdb_sample_size"))
@@ -44,7 +42,7 @@ def sample_sizes(arguments: Sequence[str]) -> int:
 
 
 def record(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training record", description="trainings of small networks")
+    parser = argparse.ArgumentParser(prog="python -m training record", description="record trainings of small networks")
     parser.add_argument("--out", type=Path, default=HERE / "data" / "small_trainings")
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
@@ -62,7 +60,7 @@ def record(arguments: Sequence[str]) -> int:
 def train(arguments: Sequence[str]) -> int:
     from training.train import Settings
 
-    parser = argparse.ArgumentParser(prog="python -m training train", description="one training: a fold and a seed")
+    parser = argparse.ArgumentParser(prog="python -m training train", description="train on one fold with one seed")
     parser.add_argument("--tables", type=Path, nargs="*", default=[Path("out/thrift/tables.npz")])
     parser.add_argument("--out", type=Path, default=Path("out/thrift"))
     parser.add_argument("--device", default="cuda")
@@ -86,10 +84,12 @@ def train(arguments: Sequence[str]) -> int:
 def calibrate(arguments: Sequence[str]) -> int:
     from training.calibrate import STUDIES, calibrate
 
-    parser = argparse.ArgumentParser(prog="python -m training calibrate", description="calibration of the predictions")
+    parser = argparse.ArgumentParser(prog="python -m training calibrate", description="measure the calibration")
     parser.add_argument("weights", type=Path, nargs="+", help="files that `export` wrote")
-    parser.add_argument("--tables", type=Path, nargs="+", required=True, help="packs, those for judging included")
-    parser.add_argument("--studies", type=int, default=STUDIES, help="half-finished ones, of each source")
+    parser.add_argument(
+        "--tables", type=Path, nargs="+", required=True, help="files that `pack` wrote, also those for judging"
+    )
+    parser.add_argument("--studies", type=int, default=STUDIES, help="half-finished studies of each source")
     options = parser.parse_args(arguments)
     for path in options.weights:
         for row in calibrate(path, options.tables, options.studies):
@@ -116,7 +116,7 @@ def choose(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training choose", description="compare rules and weights on many studies at once"
     )
-    parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders of folders of tables")
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders with a folder for each source")
     parser.add_argument(
         "--weights", nargs="*", default=[], metavar="NAME=DIR", help="folders of a-0.npz, b-0.npz, …, all-0.npz"
     )
@@ -126,9 +126,9 @@ def choose(arguments: Sequence[str]) -> int:
     parser.add_argument("--trainings", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(100, 108)), help="not those of the protocol")
     parser.add_argument("--budgets", type=float, nargs="+", default=[2.0, 5.0, 10.0])
-    parser.add_argument("--tables", type=int, default=3, help="at most so many of each source")
+    parser.add_argument("--tables", type=int, default=3, help="most tables of each source")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="its lines are not computed again")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="lines in this file are not computed again")
     options = parser.parse_args(arguments)
     import torch
     from benchmarks.race.problems import SHIPPED, find_problems
@@ -155,8 +155,8 @@ def choose(arguments: Sequence[str]) -> int:
 
 
 def export(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m training export", description="the file that the package reads")
-    parser.add_argument("trained", type=Path, nargs="+", help="trainings of one fold, by seed")
+    parser = argparse.ArgumentParser(prog="python -m training export", description="write the shipped file")
+    parser.add_argument("trained", type=Path, nargs="+", help="files that `train` wrote, of one fold")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     from training.export import export

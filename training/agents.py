@@ -1,4 +1,4 @@
-"""Agents by policy gradients, for `record`: a pole, a corridor with its reward at the far end, a moving target."""
+"""Agents trained by policy gradients, for `record`: a pole, a corridor with its reward at the far end, a moving target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from training import stacked
-from training.stacked import Lottery, Optimiser, network
+from training.stacked import Optimiser, Sampler, network
 
 
 def world(kind: str, s: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -29,21 +29,22 @@ def world(kind: str, s: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return s, -(place - target).abs().clamp(max=3), torch.zeros_like(a, dtype=torch.bool)
 
 
-def act(lottery: Lottery) -> tuple[Tensor, Tensor]:
-    kind = ["pole", "corridor", "target"][int(lottery.rng.integers(3))]
-    envs, horizon, units = int(lottery.rng.choice([2, 6, 16])), int(lottery.rng.choice([40, 90])), 24
-    parameters = network(lottery, [4, units, 4], {})  # three actions and a value
-    optimiser = Optimiser(parameters, lottery)
-    gamma = 1 - lottery.log("one_less_gamma", 3e-3, 0.3, 0.03)
-    entropy = lottery.log("entropy", 1e-4, 0.3, 0.01, 0.7)
-    critic = lottery.log("value_weight", 0.03, 3.0, 0.5, 0.7)
-    updates = int(lottery.rng.choice([1, 3]))
+def act(sampler: Sampler) -> tuple[Tensor, Tensor]:
+    """Return losses (n, stacked.REPORTS), which are negative returns, and costs of a run, (n,)."""
+    kind = ["pole", "corridor", "target"][int(sampler.rng.integers(3))]
+    envs, horizon, units = int(sampler.rng.choice([2, 6, 16])), int(sampler.rng.choice([40, 90])), 24
+    parameters = network(sampler, [4, units, 4], {})  # three actions and a value
+    optimiser = Optimiser(parameters, sampler)
+    gamma = 1 - sampler.log("one_less_gamma", 3e-3, 0.3, 0.03)
+    entropy = sampler.log("entropy", 1e-4, 0.3, 0.01, 0.7)
+    critic = sampler.log("value_weight", 0.03, 3.0, 0.5, 0.7)
+    updates = int(sampler.rng.choice([1, 3]))
     reports = []
     for report in range(stacked.REPORTS):
-        returns = torch.zeros(stacked.CONFIGS, device=lottery.device)
+        returns = torch.zeros(stacked.CONFIGS, device=sampler.device)
         for update in range(updates):
-            s = 0.05 * torch.randn(stacked.CONFIGS, envs, 4, device=lottery.device)
-            alive = torch.ones(stacked.CONFIGS, envs, device=lottery.device)
+            s = 0.05 * torch.randn(stacked.CONFIGS, envs, 4, device=sampler.device)
+            alive = torch.ones(stacked.CONFIGS, envs, device=sampler.device)
             logs, entropies, values, rewards, there = [], [], [], [], []
             for _ in range(horizon):
                 hidden = torch.tanh(torch.baddbmm(parameters[1], s, parameters[0]))
@@ -71,4 +72,4 @@ def act(lottery: Lottery) -> tuple[Tensor, Tensor]:
             optimiser.step(gradients, (report + update / updates) / stacked.REPORTS)
             returns += torch.stack(rewards, 2).sum(2).mean(1) / updates
         reports.append(-returns)
-    return torch.stack(reports, 1), torch.ones(stacked.CONFIGS, device=lottery.device)
+    return torch.stack(reports, 1), torch.ones(stacked.CONFIGS, device=sampler.device)

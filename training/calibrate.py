@@ -1,8 +1,8 @@
 """Calibration of predictions: coverage of intervals and the order of arms, on sources that the weights have not seen.
 
 Studies are half finished, as in training, but on recorded curves without variations, for each source on which the weights are
-judged. The networks run as in the package, in NumPy, from the file that it would read. `last` is the order by newest loss, which
-sequential halving uses.
+judged. The networks run as in the package, in NumPy, from the file that it would read. `order` is the rank correlation of the
+predictions with the outcomes, `order_by_last` that of the newest losses, which sequential halving uses.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from training.network import Studies
 from training.sources import judged_on
 from training.studies import Tables, answer, batch
 
-STUDIES = 512  # of each source
-_ARMS = 128
+STUDIES = 512  # studies of each source
+_ARMS = 128  # arms of a study, at most
 _FEWEST_ARMS = 5  # needed for a rank correlation
 _CPU = torch.device("cpu")
 Floats = NDArray[np.float64]
@@ -54,6 +54,7 @@ def arms_of(s: Studies, study: int) -> Arms:
 
 
 def _of_source(networks: tuple[Network, ...], s: Studies, rng: np.random.Generator) -> dict[str, Any]:
+    """Return the numbers of one source."""
     lowest, has_value = (part.numpy() for part in answer(s))
     below, surprise, orders = [], [], []
     for study in range(len(lowest)):

@@ -1,13 +1,13 @@
 """Compare rules and weights in lockstep, to choose constants and to measure the effect of each part of the training.
 
-Lines of the file, one for each rule, weights, training and budget:
+The file has one line for each rule, weights, training and budget:
 
     rule, weights, training     names, and the seed of the training; `sequential_halving` has neither weights nor training
     curves                      the budget
-    regret                      {"source/table": [one for each seed]}
+    regret                      {"source/table": [regret for each seed]}
 
-Each rule is judged with weights that have not seen the source. Differences to halving are paired by draw; a standard error
-is over sources.
+Each rule is judged with weights that have not seen the source. Differences to sequential halving are paired by seed and table;
+a standard error is over sources.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def judge(
     device: torch.device,
     done: Iterable[Line] = (),
 ) -> Iterator[Line]:
-    """Yield the missing lines."""
+    """Yield the lines that are not in `done`."""
     have = {key_of(line) for line in done}
     drawn = lockstep.draw(tables, seeds)
     for curves in budgets:

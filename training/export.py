@@ -18,6 +18,7 @@ from training.studies import batch
 
 
 def load(path: Path) -> tuple[Network, dict[str, Any]]:
+    """Return the network that `train` wrote, and the facts about its training."""
     stored = torch.load(path, map_location="cpu", weights_only=True)
     facts = json.loads(stored["facts"])
     network = Network(facts["width"], facts["layers"], facts["heads"])

@@ -1,4 +1,4 @@
-"""Thousands of studies at once on an accelerator, to choose the constants of the policy.
+"""Simulation of thousands of studies at once on an accelerator, to choose the constants of the policy.
 
 The result of a study on a table is mostly chance: an important difference is invisible in ten studies and clear in a thousand.
 Here all studies take their next decision together, in one pass of the network, in a simplified simulation: budgets in steps, one
@@ -26,7 +26,7 @@ from training.pack import ranks_of
 from training.prior import COLUMNS, T
 
 _PART = 1024  # studies in one pass
-_FAR = 1e30
+_FAR = 1e30  # in place of losses that are not known
 Floats = NDArray[np.float64]
 
 
@@ -34,16 +34,16 @@ Floats = NDArray[np.float64]
 class Rule:
     """The constants of `thrift`, and options that were tried and did not help."""
 
-    opening: float = 0.75  # share of the budget that halving spends first, over the root of its number of curves
+    opening: float = 0.75  # share of the budget that halving spends first, over the root of the budget in curves
     growth: float = 1.0  # steps of an order, as a share of the steps that the arm has had
     share_power: float = 0.5  # power of the share of arms that were no better
     race: bool = True  # leave out arms for which sequential halving would have no budget
-    candidates_per_curve: float = 25.0
+    candidates_per_curve: float = 25.0  # arms and candidates for each full curve in the budget
     most_candidates: int = 100
-    horizon: float = 2.0  # reach is at most so many times the steps that an arm has had (at least one step)
-    steps_power: float = 0.5  # power of the number of those steps, by which the gain is divided
+    horizon: float = 2.0  # most steps within reach, as a multiple of the steps that an arm has had (at least one)
+    steps_power: float = 0.5  # power of the steps within reach, by which the gain is divided
     chance_power: float = 1.4  # power of the probabilities
-    newcomers: float = 0.5  # share of arms that are no better than a candidate
+    newcomers: float = 0.5  # the share of arms that were no better, for a candidate
     ended: bool = True  # where trainings end by themselves, others are expected to end there too
     blind: bool = False  # hide the remaining budget from the network
     hidden: bool = False  # hide the hyperparameters from the network
@@ -63,7 +63,7 @@ class Drawn:
 
 
 def draw(tables: Sequence[ProblemSpec], seeds: Sequence[int], arms: int = 200) -> Drawn:
-    """Return all studies, with the configurations that the race draws, in the order in which they are opened."""
+    """Return all studies, with the configurations that the race draws, in the order in which they are started."""
     rows: list[tuple[Any, ...]] = []
     for spec in tables:
         for seed in seeds:
@@ -95,11 +95,12 @@ def gain_of(network: Network, s: Studies, rule: Rule) -> Tensor:
     chances = torch.softmax(odds.float() * rule.chance_power, -1)
     width = (HIGH - LOW) / BINS
     u = LOW + width * (torch.arange(BINS, device=s.n.device) + 0.5)
-    worth = torch.where(u < 0, -torch.sinh(u * math.asinh(SHARPNESS)) / SHARPNESS, torch.zeros_like(u))
-    return chances @ worth
+    improvement = torch.where(u < 0, -torch.sinh(u * math.asinh(SHARPNESS)) / SHARPNESS, torch.zeros_like(u))
+    return chances @ improvement
 
 
 def rank_share(s: Studies, newcomers: float) -> Tensor:
+    """Return what `rank_share` of `shoestring.models.thrift.features` does, (b, K), with `newcomers` for candidates."""
     opened = (s.n > 0) & s.valid
     newest = (s.n.clamp(min=1) - 1)[..., None]
     last = s.losses.gather(2, newest)[..., 0]
@@ -110,6 +111,7 @@ def rank_share(s: Studies, newcomers: float) -> Tensor:
 
 
 def is_in_race(s: Studies, share: Tensor) -> Tensor:
+    """Return what `is_in_race` of `shoestring.models.thrift.features` does, (b, K)."""
     m = torch.arange(1, s.n.shape[1] + 1, device=s.n.device).float()
     costs = m * torch.log2(m) / 2
     affordable = torch.searchsorted(costs, (s.left[:, None] / s.n.clamp(min=1)).contiguous(), right=True)
@@ -118,7 +120,7 @@ def is_in_race(s: Studies, share: Tensor) -> Tensor:
 
 
 def expected_length(n: Tensor, limit: Tensor, steps: Tensor) -> Tensor:
-    """Return, (b,), the longest training that ended early; all steps if none did, or if another one has reached it."""
+    """Return the length of the longest training that ended early, (b,); all steps if none did, or if another one is as long."""
     ended = (n > 0) & (n >= limit) & (limit < steps[:, None])
     longest = torch.where(ended, n, torch.zeros_like(n)).amax(1)
     going = torch.where(ended, torch.zeros_like(n), n).amax(1)
@@ -178,10 +180,8 @@ def _race(
             spent[i] += until - n0[i, arm]
             n0[i, arm] = until
     put = {"device": device}
-    y, x = (
-        torch.tensor(drawn.losses[rows], dtype=torch.float32, **put),
-        torch.tensor(drawn.x[rows], dtype=torch.float32, **put),
-    )
+    y = torch.tensor(drawn.losses[rows], dtype=torch.float32, **put)
+    x = torch.tensor(drawn.x[rows], dtype=torch.float32, **put)
     limit, steps = torch.tensor(drawn.limit[rows], **put), torch.tensor(drawn.steps[rows], **put)
     n, left = torch.tensor(n0, **put), torch.tensor(budget - spent, **put)
     alive = torch.arange(len(rows), **put)
@@ -215,6 +215,7 @@ def _race(
 
 
 def regrets(drawn: Drawn, curves: float, found: Floats) -> Floats:
+    """Return the regret of each lowest loss found, (b,): 0 for the lowest within the budget, 1 for the median first loss."""
     there = drawn.limit > 0
     optimum, typical = np.zeros(len(found)), np.zeros(len(found))
     for i, (y, limit, steps) in enumerate(zip(drawn.losses, drawn.limit, drawn.steps, strict=True)):
@@ -226,6 +227,7 @@ def regrets(drawn: Drawn, curves: float, found: Floats) -> Floats:
 
 
 def best_of(drawn: Drawn, orders: Sequence[Sequence[Order]]) -> Floats:
+    """Return the lowest loss that the orders of each study reach, (b,)."""
     return np.array(
         [min(y[arm, :until].min() for arm, until in one) for y, one in zip(drawn.losses, orders, strict=True)]
     )

@@ -1,7 +1,7 @@
 """Features and network in PyTorch, for training; `shoestring.models.thrift` computes the same in NumPy.
 
-b studies of K arms; losses are (b, K, T) with T = 50, known up to step n of each arm. See `shoestring.models.thrift.features`
-for what each feature means: the two files must be changed together, and a golden file ensures that they agree.
+Arrays hold b studies of K arms. Losses are (b, K, T) with T = 50, and known up to step n of each arm. For what each feature
+means, see `shoestring.models.thrift.features`: the two files must be changed together, and a golden file ensures that they agree.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _FAR = 1e30
 
 
 class Studies(NamedTuple):
-    """Half-finished studies, in steps of at most 50 a curve."""
+    """Half-finished studies; a curve has at most 50 steps."""
 
-    losses: Tensor  # (b, K, T): all of the curve; what lies beyond n is hidden from the features
+    losses: Tensor  # (b, K, T): the whole curve; the features do not use what lies beyond n
     x: Tensor  # (b, K, columns): in [0, 1], or -1
     n: Tensor  # (b, K): steps trained
     reach: Tensor  # (b, K): further steps that the remaining budget pays for
-    price: Tensor  # (b, K): of a step, relative to the study's mean
+    price: Tensor  # (b, K): price of a step, relative to the study's mean
     left: Tensor  # (b,): remaining budget, in steps at the mean price
-    steps: Tensor  # (b,): of a full curve
-    valid: Tensor  # (b, K)
+    steps: Tensor  # (b,): steps of a full curve
+    valid: Tensor  # (b, K): false for padding
 
 
 def hide_budget(s: Studies) -> Studies:
@@ -46,6 +46,8 @@ def hide_budget(s: Studies) -> Studies:
 
 
 class Scale(NamedTuple):
+    """The scale u of losses, see `shoestring.models.thrift.shapes`."""
+
     best: Tensor  # (b,): lowest loss seen
     unit: Tensor  # (b,): median first loss above it
 
@@ -64,6 +66,7 @@ def lower_quantile(values: Tensor, there: Tensor, share: float) -> Tensor:
 
 
 def scale_of(s: Studies) -> Scale:
+    """Return the scale of each study; at least one of its arms must have been trained."""
     opened = (s.n > 0) & s.valid
     far = torch.full((), _FAR, device=s.n.device)
     seen = _seen(s)
@@ -104,14 +107,13 @@ def features(s: Studies, scale: Scale) -> Tensor:
     rough = torch.where(both, change.abs(), zero).sum(2) / changes
     rises = torch.where(both, change.clamp(min=0), zero).sum(2) / changes
 
-    # of the arms that got as far, the share that had a larger loss at this arm's newest step
+    # the share, among arms with as many steps, of those with a larger loss at this arm's newest step
     others = u.gather(2, newest.transpose(1, 2).expand(b, arms, arms))  # [b, other, arm]
     as_far = (s.n[:, :, None] >= s.n[:, None, :]) & opened[:, :, None] & opened[:, None, :]
     count = as_far.sum(1)
     ahead = ((others > last[:, None, :]) & as_far).sum(1) / count.clamp(min=1)
-    beaten = ((low[:, :, None] > low[:, None, :]) & opened[:, :, None]).sum(1) / opened.sum(1, keepdim=True).clamp(
-        min=1
-    )
+    beaten = ((low[:, :, None] > low[:, None, :]) & opened[:, :, None]).sum(1)
+    beaten = beaten / opened.sum(1, keepdim=True).clamp(min=1)
 
     n, steps, reach = s.n.float(), s.steps[:, None].float(), s.reach.float()
     scalars = [
@@ -148,6 +150,8 @@ def features(s: Studies, scale: Scale) -> Tensor:
 
 
 class Block(nn.Module):
+    """Attention and a small network, each added to its input."""
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -176,10 +180,10 @@ class Network(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.bins = nn.Linear(width, BINS)
 
-    def forward(self, f: Tensor, answers: Tensor, dropout: float = 0.0) -> Tensor:
-        """Return log odds of the bins of u of the lowest loss within reach, (b, K, BINS). `answers` (b, K): trained arms."""
+    def forward(self, f: Tensor, trained: Tensor, dropout: float = 0.0) -> Tensor:
+        """Return log odds of the bins of u for the lowest loss within reach, (b, K, BINS). `trained` (b, K) is the context."""
         x = self.enter(f)
-        mask = answers[:, None, None, :].expand(-1, 1, f.shape[1], -1)
+        mask = trained[:, None, None, :].expand(-1, 1, f.shape[1], -1)
         for block in self.blocks:
             x = block(x, mask, dropout)
         return self.bins(self.norm(x))

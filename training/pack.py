@@ -2,7 +2,7 @@
 
     Y       (rows, 50)  losses, smaller is better, standardised by table; after the end of a curve its last one
     X       (rows, 32)  hyperparameters by rank within their table, 0 to 1; -1: inactive or none
-    price   (rows,)     seconds of a step, relative to the table's median; 1 where no time was recorded
+    price   (rows,)     seconds of a step, relative to the median of the table; 1 where no time was recorded
     meta    JSON text   [{source, name, n, steps}, …], tables in the order of their rows
 
 Curves are thinned to at most 50 steps, as in judging; very large losses and nan are replaced by the 95 % quantile of first
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 def find_tables(roots: Sequence[Path], sources: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """Return (source, file) of all tables of these sources; of a source in two folders, the first."""
+    """Yield (source, file) for all tables of these sources; a table that is in two folders is taken from the first."""
     seen: set[tuple[str, str]] = set()
     for root in roots:
         for path in sorted(root.glob("*/*.npz")):
@@ -45,7 +45,7 @@ def losses_of(table: Table) -> Floats:
     first = losses[np.isfinite(losses[:, 0]), 0]
     worst = float(np.quantile(first, CLIP)) if first.size else float(np.nanmax(losses))
     within = np.arange(losses.shape[1]) < table.lengths[:, None]
-    losses = np.where(within & np.isnan(losses), worst, losses)  # diverged on the way
+    losses = np.where(within & np.isnan(losses), worst, losses)  # diverged before the end of the curve
     last = losses[np.arange(len(losses)), table.lengths - 1]
     return np.minimum(np.where(within, losses, last[:, None]), worst)
 
@@ -68,6 +68,7 @@ def ranks_of(table: Table) -> Floats:
 
 
 def prices_of(table: Table) -> Floats:
+    """Return the price of a step of each curve relative to the median, (n,), within 0.02..50."""
     seconds = table.costs_s.sum(axis=1) / np.maximum(1, table.lengths)
     middle = float(np.median(seconds))
     return np.clip(seconds / middle, 0.02, 50.0) if middle > 0 else np.ones(len(seconds))
@@ -76,6 +77,7 @@ def prices_of(table: Table) -> Floats:
 def pack(
     out: Path, roots: Sequence[Path], sources: Collection[str] = tuple(TRAINABLE), seed: int = 0
 ) -> list[dict[str, object]]:
+    """Write all tables of the sources into one file; return what it states about each table."""
     rng = np.random.default_rng(seed)
     curves, configs, prices, meta = [], [], [], []
     for source, path in find_tables(roots, sources):

@@ -2,8 +2,8 @@
 
     python -m training picture calibration.jsonl --out docs/pictures/calibration.svg
 
-Left: the share of outcomes inside the 50 % and the 90 % interval; dots on the two lines would be perfect. Right: the rank
-correlation of predictions with the results of arms, and that of their newest losses, which sequential halving uses.
+On the left is the share of outcomes inside the 50 % and the 90 % interval; dots on the two lines would be perfect. On the right
+is the rank correlation of predictions with the results of arms, and that of their newest losses, which sequential halving uses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 _WIDTH, _ROW, _TOP = 720, 20, 56
-_LEFT, _SPLIT, _RIGHT = 180, 450, 700  # where names end, the first panel ends, the second ends
+_LEFT, _SPLIT, _RIGHT = 180, 450, 700  # right ends of the names and of the two panels
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #333 } .small { font-size: 11px; fill: #666 }
 .grid { stroke: #ddd } .wish { stroke: #888; stroke-dasharray: 3 3 }
@@ -40,6 +40,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def draw(found: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the picture as SVG."""
     height = _TOP + _ROW * len(found) + 34
     bottom = height - 26
 

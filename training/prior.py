@@ -1,8 +1,8 @@
 """Synthetic tasks: random maps from hyperparameters to learning curves, varied enough to include curves like the real ones.
 
-A task draws a response surface (a random network of the hyperparameters, bowls around an optimum, cliffs, and a share that the
-hyperparameters do not explain). Its outputs, standard normal over the arms, set for each arm where its curve starts and ends,
-how fast it falls, when a late fall begins, how noisy it is, and its events:
+Each task has its own random response surface: a network of the hyperparameters, bowls around an optimum, cliffs, and a share that
+the hyperparameters do not explain. Its outputs are standard normal over the arms. They determine for each arm where its curve
+starts and ends, how fast it falls, when a late fall begins, how noisy it is, and its events:
 
     power, exponential, logarithmic decay      plateau, then a late fall (rewards that come late, grokking)
     warm-up hump, double descent               drops at steps that all arms share (learning-rate schedules)
@@ -22,8 +22,8 @@ from torch import Tensor
 
 T = 50
 COLUMNS = 16
-_OUTPUTS = 12
-_HIDDEN = 24
+_OUTPUTS = 12  # outputs of the response surface
+_HIDDEN = 24  # units of its random network
 
 
 class Draw:
@@ -50,11 +50,11 @@ def surface(draw: Draw, x: Tensor, there: Tensor) -> Tensor:
     weights = draw.normal(columns, _HIDDEN) * matters * torch.exp(draw.normal(1, 1) * 0.5)
     hidden = torch.tanh(centred @ weights + draw.normal(1, _HIDDEN))
     out = hidden @ (draw.normal(_HIDDEN, _OUTPUTS) * (1.5 / math.sqrt(_HIDDEN)))
-    # a bowl in each of some hyperparameters, as of a learning rate: the best lies inside, both ends are bad
+    # A bowl in some hyperparameters, as in a learning rate: the best value lies inside, and both ends are bad.
     optimum, width = draw.uniform(-0.8, 0.8, 1, columns), matters[..., 0][:, None]
     bowl = (((centred - optimum) ** 2) * width * there[:, None]).sum(-1, keepdim=True)
     out = out + bowl * draw.normal(1, _OUTPUTS) * draw.uniform(0.0, 1.2, 1, 1)
-    # a cliff: beyond a value of one direction everything changes
+    # A cliff: everything changes beyond a value along one direction.
     direction = (centred @ draw.normal(columns, 1))[..., 0]
     beyond = torch.sigmoid((direction - draw.uniform(-1.0, 1.5)) * 20)[..., None]
     out = out + beyond * draw.normal(1, _OUTPUTS) * 1.5 * draw.chance(0.3, 1, 1)
@@ -66,7 +66,7 @@ def surface(draw: Draw, x: Tensor, there: Tensor) -> Tensor:
 
 
 def falls(draw: Draw, o: Tensor, t: Tensor) -> Tensor:
-    """Return the remaining share of the fall, (b, K, T), from 1 at the start towards 0; one family per task, sometimes two."""
+    """Return the share of the fall that remains, (b, K, T), from 1 at the start towards 0; one family per task, sometimes two."""
     rate = torch.exp(o[..., 2] * draw.uniform(0.05, 0.6) + draw.uniform(-1.2, 0.8))[..., None]
     scale = torch.exp(o[..., 3] * draw.uniform(0.05, 0.9) + draw.uniform(-1.5, 2.0))[..., None]
     power = (1 + t / scale) ** -rate
@@ -86,12 +86,12 @@ def falls(draw: Draw, o: Tensor, t: Tensor) -> Tensor:
 
 
 def events(draw: Draw, o: Tensor, t: Tensor, y: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """Return the events of curves: humps, shared drops, overfitting."""
+    """Return the curves y, (b, K, T), with events: humps, drops at common steps, overfitting."""
     at = draw.uniform(0.03, 0.5)[..., None] * T
     size = torch.exp(o[..., 5] * 0.7 + draw.uniform(-2.5, 0.0))[..., None] * (start - end)
     hump = size * torch.exp(-0.5 * ((t - at) / (draw.uniform(0.02, 0.12)[..., None] * T)) ** 2)
-    y = torch.where(draw.chance(0.08)[..., None], y + hump, y)  # warm-up or double descent, by where it falls
-    for _ in range(3):  # learning-rate steps: a part of what is above the end goes at once
+    y = torch.where(draw.chance(0.08)[..., None], y + hump, y)  # a warm-up if it is early, else double descent
+    for _ in range(3):  # drops of the learning rate: a part of the distance to the end disappears at once
         drop = draw.uniform(0.2, 0.98)[..., None] * T
         gain = torch.sigmoid(o[..., 6] + draw.normal())[..., None] * 0.6
         fallen = y - gain * (y - end) - 0.08 * gain * (start - end)
@@ -103,7 +103,7 @@ def events(draw: Draw, o: Tensor, t: Tensor, y: Tensor, start: Tensor, end: Tens
 
 
 def noise(draw: Draw, o: Tensor, t: Tensor, span: Tensor) -> Tensor:
-    """Return the noise of validations, (b, K, T). `span` (b, 1): the task's range of losses."""
+    """Return the noise of validations, (b, K, T). `span` (b, 1) is the range of losses of a task."""
     _b, arms, steps = o.shape[0], o.shape[1], t.shape[-1]
     loud = draw.chance(0.12)
     level = torch.where(loud, draw.uniform(-3.0, -0.7), draw.uniform(-8.0, -3.2))
@@ -120,20 +120,20 @@ def noise(draw: Draw, o: Tensor, t: Tensor, span: Tensor) -> Tensor:
 
 
 def broken(draw: Draw, o: Tensor, t: Tensor, y: Tensor) -> Tensor:
-    """Let some arms diverge, at once or later, for good or with recovery. A diverged loss is the worst of the task."""
+    """Return the curves with some that diverge, at once or later; some recover. A diverged loss is the worst of the task."""
     worst = torch.quantile(y[:, :, 0], 0.95, dim=1)[:, None, None]
     share = draw.uniform(0.0, 0.5) * draw.chance(0.4)
-    doomed = torch.sigmoid(2 * (o[..., 10] + 0.3 * draw.normal(o.shape[1]))) > 1 - share
+    diverges = torch.sigmoid(2 * (o[..., 10] + 0.3 * draw.normal(o.shape[1]))) > 1 - share
     when = torch.where(draw.chance(0.6), torch.zeros((), device=o.device), draw.uniform(0.0, 1.0)) * T
     when = (when * torch.exp(0.4 * draw.normal(o.shape[1])))[..., None]
     back = when + torch.exp(draw.uniform(0.0, 3.0, o.shape[1]))[..., None]
     recovers = (draw.chance(0.1) & draw.chance(0.5, o.shape[1]))[..., None]
-    gone = doomed[..., None] & (t > when) & ~(recovers & (t > back))
-    return torch.where(gone, torch.maximum(worst * torch.ones_like(y), y), y)
+    is_diverged = diverges[..., None] & (t > when) & ~(recovers & (t > back))
+    return torch.where(is_diverged, torch.maximum(worst * torch.ones_like(y), y), y)
 
 
 def bounds(draw: Draw, y: Tensor) -> Tensor:
-    """Apply a floor, a ceiling or a coarse grid to some tasks."""
+    """Return the curves with a floor, a ceiling or a coarse grid in some tasks."""
     flat = y.reshape(y.shape[0], -1)
     low, high = torch.quantile(flat[:, ::7], 0.02, dim=1), torch.quantile(flat[:, ::7], 0.9, dim=1)
     span = (high - low).clamp(min=1e-6)
@@ -152,24 +152,21 @@ def draw_tasks(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor]
     there = torch.arange(COLUMNS, device=device)[None] < count
     x = draw.uniform(0.0, 1.0, arms, COLUMNS)
     levels = torch.exp(draw.uniform(0.7, 3.0, 1, COLUMNS)).floor()  # some are choices or short grids
-    x = torch.where(draw.chance(0.35, 1, COLUMNS), torch.floor(x * levels) / (levels - 1).clamp(min=1), x).clamp(
-        max=1.0
-    )
+    x = torch.where(draw.chance(0.35, 1, COLUMNS), torch.floor(x * levels) / (levels - 1).clamp(min=1), x)
+    x = x.clamp(max=1.0)
     o = surface(draw, x, there)
     t = torch.arange(1, T + 1, device=device).float()[None, None].expand(b, 1, T)
     end = torch.exp(o[..., 0] * draw.uniform(0.15, 1.3))[..., None]
-    tied = 1 - draw.uniform(0.0, 1.0) ** 2  # arms that start well end well, or not
-    rise = torch.exp(
-        (tied * o[..., 0] + (1 - tied.abs()) * o[..., 1]) * draw.uniform(0.05, 1.0) + draw.uniform(-1.5, 3.0)
-    )
-    common = draw.chance(0.3)[..., None]  # all start at the same place: chance level, an untrained agent
+    tied = 1 - draw.uniform(0.0, 1.0) ** 2  # how much the start depends on the end
+    mixed = tied * o[..., 0] + (1 - tied.abs()) * o[..., 1]
+    rise = torch.exp(mixed * draw.uniform(0.05, 1.0) + draw.uniform(-1.5, 3.0))
+    common = draw.chance(0.3)[..., None]  # all arms start at the same loss: chance level, an untrained agent
     start = torch.where(common, (end + rise[..., None]).amax(1, keepdim=True), end + rise[..., None])
     y = events(draw, o, t, end + (start - end) * falls(draw, o, t), start, end)
-    stuck = draw.chance(0.1) & (o[..., 11] > draw.uniform(-1.0, 1.5))  # never learn at all
+    stuck = draw.chance(0.1) & (o[..., 11] > draw.uniform(-1.0, 1.5))  # arms that never learn
     y = torch.where(stuck[..., None], start, y)
-    span = torch.quantile(start[..., 0], 0.5, dim=1, keepdim=True) - torch.quantile(
-        y[..., -1], 0.1, dim=1, keepdim=True
-    )
+    span = torch.quantile(start[..., 0], 0.5, dim=1, keepdim=True)
+    span = span - torch.quantile(y[..., -1], 0.1, dim=1, keepdim=True)
     y = y + noise(draw, o, t, span.clamp(min=1e-3))
     y = broken(draw, o, t, y)
     worst = torch.quantile(y[:, :, 0], 0.95, dim=1)[:, None, None]

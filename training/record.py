@@ -1,12 +1,12 @@
 """Real trainings of small networks on synthetic data, all configurations of a table at once on an accelerator.
 
 The dynamics are real (optimisers, schedules, overfitting, divergence, exploration). The data are drawn from a seed, so no
-licence applies to them. A table has 96 configs and 50 reports a run; its hyperparameters, their ranges, its data and its network
-are drawn for each.
+licence applies to them. A table has 96 configs and 50 reports for each. The hyperparameters, their ranges, the data and the
+network are drawn anew for each table.
 
     classify, regress     random teachers, clusters, spirals; noisy labels; small validation sets
-    language              the next letter of a random grammar from the letters before it
-    modular               sums modulo a prime, half of them shown: memorised first, generalised late or never
+    language              predict the next letter of a random grammar from the letters before it
+    modular               sums modulo a prime, at least half of them shown: memorised first, generalised late or never
     remember              recurrent networks that must recall their first input: long plateaus
     act                   agents by policy gradients: a pole, a corridor with its reward at the far end, a moving target
 
@@ -29,12 +29,12 @@ from torch import Tensor
 
 from training import stacked
 from training.agents import act
-from training.stacked import Lottery, Optimiser, forward, network
+from training.stacked import Optimiser, Sampler, forward, network
 
 
-def make_data(kind: str, lottery: Lottery) -> tuple[Tensor, Tensor, int, bool]:
-    """Return inputs (N, d), targets (N,) of classes or (N, k) of numbers, outputs, and whether they are classes."""
-    rng, device = lottery.rng, lottery.device
+def make_data(kind: str, sampler: Sampler) -> tuple[Tensor, Tensor, int, bool]:
+    """Return inputs (N, d), targets (N,) of classes or (N, k) of numbers, the number of outputs, and whether they are classes."""
+    rng, device = sampler.rng, sampler.device
     total = int(rng.choice([600, 1500, 4000]))
     if kind == "modular":
         prime = int(rng.choice([11, 17, 23, 29]))
@@ -69,36 +69,35 @@ def make_data(kind: str, lottery: Lottery) -> tuple[Tensor, Tensor, int, bool]:
     return x, torch.where(wrong, torch.randint(classes, (total,), device=device), y), classes, True
 
 
-def supervised(kind: str, lottery: Lottery) -> tuple[Tensor, Tensor]:
+def supervised(kind: str, sampler: Sampler) -> tuple[Tensor, Tensor]:
     """Return losses or errors on validation data, (n, stacked.REPORTS), and costs of a run, (n,)."""
-    x, y, outputs, is_classes = make_data(kind, lottery)
-    order = torch.randperm(len(x), device=lottery.device)
-    held_out = min(len(x) // 2, int(lottery.rng.choice([100, 300, 1000])))
+    x, y, outputs, is_classes = make_data(kind, sampler)
+    order = torch.randperm(len(x), device=sampler.device)
+    held_out = min(len(x) // 2, int(sampler.rng.choice([100, 300, 1000])))
     valid, train = order[:held_out], order[held_out:]
-    depth, widest = int(lottery.rng.integers(1, 4)), int(lottery.rng.choice([32, 64, 128]))
-    width = lottery.log("width", 4, widest, widest, 0.5).clamp(2, widest).round()
-    mask = (torch.arange(widest, device=lottery.device)[None] < width[:, None]).float()
+    depth, widest = int(sampler.rng.integers(1, 4)), int(sampler.rng.choice([32, 64, 128]))
+    width = sampler.log("width", 4, widest, widest, 0.5).clamp(2, widest).round()
+    mask = (torch.arange(widest, device=sampler.device)[None] < width[:, None]).float()
     masks = dict.fromkeys(range(depth), mask)
-    parameters = network(lottery, [x.shape[1], *[widest] * depth, outputs], masks)
-    optimiser = Optimiser(parameters, lottery)
-    dropout = lottery.even("dropout", 0.0, 0.7, 0.0, 0.35)
-    keep = 1 - dropout if "dropout" in lottery.tuned else None
+    parameters = network(sampler, [x.shape[1], *[widest] * depth, outputs], masks)
+    optimiser = Optimiser(parameters, sampler)
+    dropout = sampler.even("dropout", 0.0, 0.7, 0.0, 0.35)
+    keep = 1 - dropout if "dropout" in sampler.tuned else None
     largest = 64
-    size = lottery.log("batch_size", 2, largest, 32, 0.5).clamp(1, largest).round()
-    share = (torch.arange(largest, device=lottery.device)[None] < size[:, None]).float()
-    act = [torch.relu, torch.tanh, F.gelu][int(lottery.rng.integers(3))]
-    updates = int(lottery.rng.choice([4, 12, 30]))
-    report_error = is_classes and lottery.rng.random() < 0.6
+    size = sampler.log("batch_size", 2, largest, 32, 0.5).clamp(1, largest).round()
+    share = (torch.arange(largest, device=sampler.device)[None] < size[:, None]).float()
+    act = [torch.relu, torch.tanh, F.gelu][int(sampler.rng.integers(3))]
+    updates = int(sampler.rng.choice([4, 12, 30]))
+    report_error = is_classes and sampler.rng.random() < 0.6
     reports = []
     xv, yv = x[valid].expand(stacked.CONFIGS, -1, -1), y[valid]
     for report in range(stacked.REPORTS):
         for update in range(updates):
-            rows = train[torch.randint(len(train), (stacked.CONFIGS, largest), device=lottery.device)]
+            rows = train[torch.randint(len(train), (stacked.CONFIGS, largest), device=sampler.device)]
             out = forward(parameters, x[rows], keep, masks, act)
             if is_classes:
-                each = F.cross_entropy(out.flatten(0, 1), y[rows].flatten(), reduction="none").view(
-                    stacked.CONFIGS, largest
-                )
+                each = F.cross_entropy(out.flatten(0, 1), y[rows].flatten(), reduction="none")
+                each = each.view(stacked.CONFIGS, largest)
             else:
                 each = ((out - y[rows]) ** 2).mean(-1)
             loss = ((each * share).sum(1) / size).sum()
@@ -118,21 +117,21 @@ def supervised(kind: str, lottery: Lottery) -> tuple[Tensor, Tensor]:
     return torch.stack(reports, 1), (width * 4 + 40) * (size + 4)
 
 
-def remember(lottery: Lottery) -> tuple[Tensor, Tensor]:
+def remember(sampler: Sampler) -> tuple[Tensor, Tensor]:
     """Return losses and costs of recurrent networks that must recall, after a delay, which of a few symbols came first."""
-    symbols, delay, units = int(lottery.rng.integers(3, 9)), int(lottery.rng.integers(4, 16)), 48
-    width = lottery.log("width", 6, units, units, 0.6).clamp(4, units).round()
-    mask = (torch.arange(units, device=lottery.device)[None] < width[:, None]).float()
+    symbols, delay, units = int(sampler.rng.integers(3, 9)), int(sampler.rng.integers(4, 16)), 48
+    width = sampler.log("width", 6, units, units, 0.6).clamp(4, units).round()
+    mask = (torch.arange(units, device=sampler.device)[None] < width[:, None]).float()
     masks = {0: mask}
-    parameters = network(lottery, [symbols + units, units, symbols], masks)
-    optimiser = Optimiser(parameters, lottery)
-    leak = lottery.even("leak", 0.0, 0.95, 0.5, 0.6)[:, None, None]
-    clip = lottery.log("clip", 0.1, 10.0, 1.0, 0.4)
-    updates = int(lottery.rng.choice([4, 10]))
+    parameters = network(sampler, [symbols + units, units, symbols], masks)
+    optimiser = Optimiser(parameters, sampler)
+    leak = sampler.even("leak", 0.0, 0.95, 0.5, 0.6)[:, None, None]
+    clip = sampler.log("clip", 0.1, 10.0, 1.0, 0.4)
+    updates = int(sampler.rng.choice([4, 10]))
 
     def run(batch: int) -> tuple[Tensor, Tensor]:
-        seen = torch.randint(symbols, (stacked.CONFIGS, batch, delay), device=lottery.device)
-        h = torch.zeros(stacked.CONFIGS, batch, units, device=lottery.device)
+        seen = torch.randint(symbols, (stacked.CONFIGS, batch, delay), device=sampler.device)
+        h = torch.zeros(stacked.CONFIGS, batch, units, device=sampler.device)
         for t in range(delay):
             given = torch.cat([F.one_hot(seen[..., t], symbols).float(), h], -1)
             new = torch.tanh(torch.baddbmm(parameters[1], given, parameters[0])) * mask[:, None]
@@ -156,11 +155,11 @@ def remember(lottery: Lottery) -> tuple[Tensor, Tensor]:
 
 
 KINDS = ("classify", "regress", "language", "modular", "remember", "act")
-SHARES = (0.3, 0.12, 0.13, 0.1, 0.12, 0.23)
+SHARES = (0.3, 0.12, 0.13, 0.1, 0.12, 0.23)  # probability of each kind
 
 
 def record(out: Path, tables: int, device: torch.device, seed: int = 0, seconds: float = math.inf) -> int:
-    """Write up to so many tables, as long as the seconds allow. Existing tables stay."""
+    """Write up to `tables` tables within `seconds`, and return their number. Existing files are not written again."""
     out.mkdir(parents=True, exist_ok=True)
     began, written = time.monotonic(), 0
     for number in range(tables):
@@ -168,13 +167,13 @@ def record(out: Path, tables: int, device: torch.device, seed: int = 0, seconds:
         if path.exists() or time.monotonic() - began > seconds:
             continue
         torch.manual_seed(seed * 100_003 + number)
-        lottery = Lottery(seed * 100_003 + number, device)
-        kind = str(lottery.rng.choice(KINDS, p=SHARES))
-        makers: dict[str, Callable[[Lottery], tuple[Tensor, Tensor]]] = {"remember": remember, "act": act}
-        values, cost = makers[kind](lottery) if kind in makers else supervised(kind, lottery)
+        sampler = Sampler(seed * 100_003 + number, device)
+        kind = str(sampler.rng.choice(KINDS, p=SHARES))
+        makers: dict[str, Callable[[Sampler], tuple[Tensor, Tensor]]] = {"remember": remember, "act": act}
+        values, cost = makers[kind](sampler) if kind in makers else supervised(kind, sampler)
         losses = values.detach().cpu().numpy().astype(np.float32)
-        names = sorted(lottery.tuned)
-        hp = np.stack([lottery.tuned[name] for name in names], 1)
+        names = sorted(sampler.tuned)
+        hp = np.stack([sampler.tuned[name] for name in names], 1)
         meta = {"task": kind, "objective": "loss", "direction": "min", "fidelity": "report", "hp_categories": {}}
         relative = (cost / cost.mean()).cpu().numpy().astype(np.float32)
         np.savez_compressed(

@@ -1,7 +1,7 @@
 """Curves by sample size (lcdb_sample_size, MIT) as tables in the npz layout: a step is the next larger training set.
 
 An arm is one of twenty learners with one split of the data, so arms of a learner differ by chance only, and a surrogate
-must learn to treat this as noise. Needs pandas and pyarrow.
+must learn to treat this as noise. The module needs pandas and pyarrow.
 
     python -m training sample_sizes --data DIR --out out/thrift/data/lcdb_sample_size
 """

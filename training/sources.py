@@ -1,9 +1,9 @@
 """The sources of curves: which are used in training, which only for judging, and which sources a fold leaves out.
 
-Weights are a work derived from their training data. Permitted are synthetic curves, curves recorded by this project, and tables
-under Apache-2.0, MIT or BSD. Sources without a licence, or under one that binds derived works, are used for judging only. A fold
-leaves whole groups of sources out of training. Sources that share data or kind are in one group, so that no table similar to a
-judged one is in training.
+Weights are a work derived from their training data. Training uses only synthetic curves, curves recorded by this project, and
+tables under Apache-2.0, MIT or BSD. Sources without a licence, or under one that binds derived works, are used for judging only.
+A fold leaves whole groups of sources out of training. Sources with the same data or of the same kind are in one group, so that
+training has no table that is similar to a judged one.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ FOLDS = {  # name of a training -> sources that it leaves out, in addition to th
 
 
 def trained_on(fold: str) -> tuple[str, ...]:
+    """Return the sources on which the weights of this fold are trained."""
     return tuple(source for source in TRAINABLE if source not in FOLDS[fold])
 
 

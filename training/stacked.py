@@ -1,4 +1,4 @@
-"""Many small networks trained at once, each with its own hyperparameters; shared by all recorded trainings."""
+"""Many small networks that are trained at once, each with its own hyperparameters; all recorded trainings use them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-CONFIGS, REPORTS = 96, 50  # of a table
+CONFIGS, REPORTS = 96, 50  # configs of a table, reports of each
 Hp = dict[str, Tensor]  # name -> (n,)
 
 
-class Lottery:
-    """Hyperparameters of one table: which are tuned, and in which range."""
+class Sampler:
+    """Draws the hyperparameters of one table: which are tuned, and in which range."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.rng, self.device, self.hp = np.random.default_rng(seed), device, {}  # type: ignore[var-annotated]
         self.tuned: dict[str, np.ndarray] = {}
 
     def log(self, name: str, low: float, high: float, usual: float, chance: float = 1.0) -> Tensor:
-        """Return values on a log scale in a range that shifts slightly from table to table, or one fixed value."""
+        """Return values drawn on a log scale, in a range that shifts slightly from table to table, or one fixed value."""
         shift = math.exp(0.7 * self.rng.standard_normal())
         values = np.exp(self.rng.uniform(math.log(low * shift), math.log(high * shift), CONFIGS))
         return self._keep(name, values, usual, chance)
 
     def even(self, name: str, low: float, high: float, usual: float, chance: float = 1.0) -> Tensor:
+        """Return values drawn uniformly, or one fixed value."""
         return self._keep(name, self.rng.uniform(low, high, CONFIGS), usual, chance)
 
     def pick(self, name: str, options: list[float], usual: float, chance: float = 1.0) -> Tensor:
+        """Return values drawn from the options, or one fixed value."""
         return self._keep(name, self.rng.choice(options, CONFIGS), usual, chance)
 
     def _keep(self, name: str, values: np.ndarray, usual: float, chance: float) -> Tensor:
@@ -42,24 +44,25 @@ class Lottery:
 
 
 class Optimiser:
-    """Momentum or Adam, each config with its own settings; `rate(progress)` is the schedule."""
+    """SGD with momentum, or Adam; each config has its own settings."""
 
-    def __init__(self, parameters: list[Tensor], lottery: Lottery) -> None:
+    def __init__(self, parameters: list[Tensor], sampler: Sampler) -> None:
         self.parameters = parameters
         self.first = [torch.zeros_like(p) for p in parameters]
         self.second = [torch.zeros_like(p) for p in parameters]
         self.count = 0
-        is_adam = lottery.pick("adam", [0.0, 1.0], float(lottery.rng.integers(2)), 0.5)
+        is_adam = sampler.pick("adam", [0.0, 1.0], float(sampler.rng.integers(2)), 0.5)
         self.is_adam = is_adam > 0.5
-        lr = lottery.log("lr", 1e-4, 3e-1, 0.01)
+        lr = sampler.log("lr", 1e-4, 3e-1, 0.01)
         self.lr = torch.where(self.is_adam, lr * 0.1, lr)
-        self.momentum = lottery.even("momentum", 0.0, 0.99, 0.9, 0.5)
-        self.decay = lottery.log("weight_decay", 1e-6, 1e-1, 1e-4, 0.5)
-        self.schedule = lottery.pick("schedule", [0.0, 1.0, 2.0], float(lottery.rng.integers(3)), 0.4)
-        self.warm = lottery.even("warm_up", 0.0, 0.3, 0.0, 0.2)
-        self.drop_at = lottery.rng.uniform(0.3, 0.8)
+        self.momentum = sampler.even("momentum", 0.0, 0.99, 0.9, 0.5)
+        self.decay = sampler.log("weight_decay", 1e-6, 1e-1, 1e-4, 0.5)
+        self.schedule = sampler.pick("schedule", [0.0, 1.0, 2.0], float(sampler.rng.integers(3)), 0.4)
+        self.warm = sampler.even("warm_up", 0.0, 0.3, 0.0, 0.2)
+        self.drop_at = sampler.rng.uniform(0.3, 0.8)
 
     def rate(self, progress: float) -> Tensor:
+        """Return the learning rates, (n,), at a share of the training."""
         steps = 0.1 ** ((progress > self.drop_at) + (progress > (1 + self.drop_at) / 2))
         cosine = 0.5 * (1 + math.cos(math.pi * progress))
         factor = torch.where(self.schedule < 0.5, 1.0, torch.where(self.schedule < 1.5, steps, cosine))
@@ -78,21 +81,22 @@ class Optimiser:
             p.data -= lr * (torch.where(adam, scaled, self.first[i]) + decay * p.data)
 
 
-def network(lottery: Lottery, sizes: list[int], masks: dict[int, Tensor]) -> list[Tensor]:
-    """Return weights and biases (n, in, out), (n, 1, out) of stacked networks."""
-    gain = lottery.log("init", 0.2, 3.0, 1.0, 0.25)
+def network(sampler: Sampler, sizes: list[int], masks: dict[int, Tensor]) -> list[Tensor]:
+    """Return weights (n, in, out) and biases (n, 1, out) of stacked networks."""
+    gain = sampler.log("init", 0.2, 3.0, 1.0, 0.25)
     parameters = []
     for i, (a, b) in enumerate(itertools.pairwise(sizes)):
-        w = torch.randn(CONFIGS, a, b, device=lottery.device) * gain[:, None, None] * math.sqrt(1.5 / a)
+        w = torch.randn(CONFIGS, a, b, device=sampler.device) * gain[:, None, None] * math.sqrt(1.5 / a)
         if i in masks:
             w = w * masks[i][:, None, :]
-        parameters += [w.requires_grad_(), torch.zeros(CONFIGS, 1, b, device=lottery.device, requires_grad=True)]
+        parameters += [w.requires_grad_(), torch.zeros(CONFIGS, 1, b, device=sampler.device, requires_grad=True)]
     return parameters
 
 
 def forward(
     parameters: list[Tensor], x: Tensor, keep: Tensor | None, masks: dict[int, Tensor], act: Callable[[Tensor], Tensor]
 ) -> Tensor:
+    """Return the outputs of the networks, (n, rows, out); `keep` has the probabilities of keeping a unit, for dropout."""
     for i in range(0, len(parameters), 2):
         x = torch.baddbmm(parameters[i + 1], x, parameters[i])
         if i + 2 < len(parameters):

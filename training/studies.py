@@ -1,9 +1,10 @@
-"""Half-finished studies from tasks: the training so far, the remaining budget, and the values that the network must predict.
+"""Half-finished studies made from tasks: the training so far, the remaining budget, and the values that the network must predict.
 
-A batch mixes synthetic tasks (`prior`) with recorded tables, which are varied: some of the arms, curves cut or read at fewer
-steps, losses bent by a power, noise added, hyperparameters in another order, mirrored or hidden. Histories are those of races
-with random settings, stopped anywhere. Which arms stay depends on the newest loss, on chance, and in part on the final loss, as
-under a rule that predicts well. The value to predict is the lowest loss of an arm within its reach.
+A batch mixes synthetic tasks (`prior`) with recorded tables. All are varied: only some of the arms are used; curves are cut or
+read at fewer steps; losses are changed by a power, and noise is added; hyperparameters are reordered, mirrored or hidden.
+Histories are those of races with random settings, stopped at a random moment. Which arms stay depends on the newest loss, on
+chance, and in part on the final loss, as under a rule that predicts well. The value to predict is the lowest loss of an arm
+within its reach.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from torch import Tensor
 from training.network import Studies
 from training.prior import COLUMNS, Draw, T, draw_tasks
 
-_ROUNDS = 8
-_WIDE = 32  # hyperparameters of a packed table
+_ROUNDS = 8  # rounds of a race, at most
+_WIDE = 32  # columns of hyperparameters in a packed table
 _MOST_CURVES = 20.0  # remaining budget: log-uniform from one step to this many curves
 
 
@@ -66,7 +67,7 @@ class Tables:
 
 def _weight(table: dict[str, Any], tables: int) -> float:
     """Return the weight of a table in draws: smaller if its source has many tables, or if it has few arms."""
-    ours = 0.4 if table["source"] == "small_trainings" else 1.0  # less regular than the tasks that people tune
+    ours = 0.4 if table["source"] == "small_trainings" else 1.0  # they are less regular than the tasks that people tune
     return ours * math.sqrt(min(1.0, table["n"] / 40) / tables)
 
 
@@ -87,7 +88,7 @@ def vary_curves(draw: Draw, y: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def vary_losses(draw: Draw, y: Tensor, steps: Tensor) -> Tensor:
-    """Return losses changed by a power that keeps their order, some with noise, then shifted and scaled at random."""
+    """Return losses as a share of the typical first loss above the lowest; a power keeps their order, and some get noise."""
     within = torch.arange(T, device=y.device)[None, None] < steps[:, None, None]
     far = torch.full((), 1e30, device=y.device)
     lowest = torch.where(within, y, far).amin((1, 2), keepdim=True)
@@ -100,7 +101,7 @@ def vary_losses(draw: Draw, y: Tensor, steps: Tensor) -> Tensor:
 
 
 def vary_columns(draw: Draw, x: Tensor) -> Tensor:
-    """Return 16 of any number of columns, (b, K, 16), in random order, some mirrored or hidden."""
+    """Return 16 of the columns in random order, (b, K, 16), some of them mirrored or hidden."""
     here = (x >= 0).any(1)
     key = draw.uniform(0.0, 1.0, x.shape[2]) + (~here).float()
     hidden = draw.chance(0.15) | draw.chance(0.08, x.shape[2])
@@ -117,9 +118,10 @@ def history(draw: Draw, y: Tensor, steps: Tensor, valid: Tensor, quality: Tensor
     there = valid.sum(1, keepdim=True)
     foresight = torch.where(draw.chance(0.5), torch.zeros((), device=device), draw.uniform(0.0, 0.8))
     luck = draw.uniform(0.0, 1.0) ** 3 * 2
-    # which arms are opened first: any, or preferably those with low final losses
-    taste = draw.chance(0.35) * draw.uniform(0.0, 1.5)
-    turn = torch.where(valid, taste * quality + draw.normal(arms), torch.full_like(quality, 1e9)).argsort(1).argsort(1)
+    # arms are started in random order, or preferably those with low final losses first
+    preference = draw.chance(0.35) * draw.uniform(0.0, 1.5)
+    key = torch.where(valid, preference * quality + draw.normal(arms), torch.full_like(quality, 1e9))
+    turn = key.argsort(1).argsort(1)
     opened = (1 + draw.uniform(0.0, 1.0) ** 1.7 * there).long().clamp(min=1)
     alive = (turn < torch.minimum(opened, there)) & valid
     n = torch.zeros(b, arms, dtype=torch.long, device=device)
@@ -167,7 +169,7 @@ def _draw_tasks(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor
 
 
 def split(s: Studies, parts: int) -> list[Studies]:
-    """Return studies drawn together, in parts of equal size, which is cheaper. Synthetic tasks come first, so mix the parts."""
+    """Return studies that were drawn together in mixed parts of equal size. (Drawing many at once is cheaper.)"""
     order = torch.randperm(len(s.n), device=s.n.device)
     return [Studies(*(value[rows] for value in s)) for rows in order.chunk(parts)]
 
@@ -175,7 +177,7 @@ def split(s: Studies, parts: int) -> list[Studies]:
 def batch(
     tables: Tables | None, b: int, arms: int, synthetic: float, device: torch.device, varied: bool = True
 ) -> Studies:
-    """Return b studies, a share of them of synthetic tasks; `varied`: curves, losses and columns are changed at random."""
+    """Return b studies, a share of them of synthetic tasks. If `varied`, curves, losses and columns are changed at random."""
     made = b if tables is None else round(b * synthetic)
     parts = [_draw_tasks(made, arms, device)] if made else []
     if tables is not None and made < b:

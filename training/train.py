@@ -1,7 +1,8 @@
-"""One training: the weights of one fold and one seed. A few minutes on an accelerator; resumable.
+"""One training: the weights of one fold and one seed. It takes a few minutes on an accelerator.
 
-An interrupted training continues from its checkpoint, with the random numbers that it would have had. The result is a moving
-average of the weights over the last steps. Errors on trained arms weigh more than errors on the many arms that were not opened.
+An interrupted training continues from its checkpoint. (The random generator starts again from the seed, so the result differs
+from that of a training without interruption.) The result is a moving average of the weights over the last steps. Errors on
+trained arms weigh more than errors on the many arms that were not started.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from training.network import Network, Studies, features, hide_budget, scale_of
 from training.sources import FOLDS, trained_on
 from training.studies import Tables, answer, batch, split
 
-_UNOPENED = 0.3  # weight of an arm that was not opened
-_AVERAGED = 0.998  # of the moving average of weights
-_WARM_UP = 300
+_UNOPENED = 0.3  # weight of an arm that was not started
+_AVERAGED = 0.998  # decay of the moving average of weights
+_WARM_UP = 300  # steps in which the learning rate rises
 _AHEAD = 4  # steps whose studies are drawn together
 _CHECKPOINT_S = 60.0
 
@@ -36,7 +37,7 @@ class Settings:
     seed: int = 0
     steps: int = 4000
     seconds: float = 300.0  # time limit: the learning rate falls with the larger share of steps and seconds
-    studies: int = 384  # of one step
+    studies: int = 384  # studies of one step
     arms: int = 128
     width: int = 128
     layers: int = 6
@@ -49,6 +50,7 @@ class Settings:
 
 
 def loss_of(network: Network, s: Studies, settings: Settings) -> Tensor:
+    """Return the weighted mean cross-entropy of the predicted bins."""
     device = s.n.device
     s = hide_budget(s) if settings.blind else s
     with torch.no_grad():
@@ -64,7 +66,7 @@ def loss_of(network: Network, s: Studies, settings: Settings) -> Tensor:
 
 
 def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.device) -> Network:
-    """Return the averaged network; write `out` at the end and `out` + .part on the way."""
+    """Return the averaged network and write it to `out`; before the end, checkpoints are in the same file with suffix .part."""
     torch.manual_seed(1000 * settings.seed + list(FOLDS).index(settings.fold))
     torch.backends.cuda.matmul.allow_tf32 = True
     if not data and settings.synthetic == 0:

@@ -1,10 +1,10 @@
 """Draw the pictures of the README and the docs from real studies.
 
-    python docs/pictures/make.py              # from recorded trainings and stored measurements; always the same files
-    python docs/pictures/make.py terminal     # the terminal during `make demo`: trains for 30 seconds
+    python docs/pictures/make.py              # from recorded trainings and stored measurements; reproducible
+    python docs/pictures/make.py terminal     # the terminal during `make demo`; it trains for 30 seconds
 
-A test compares the files of the first command with what this script makes. The PNG for GitHub's social preview is written if
-`pip install 'shoestring[pictures]'` was done.
+A test compares the stored files with the output of the first command. The PNG for GitHub's social preview needs
+`pip install 'shoestring[pictures]'`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from shoestring.study.study import Study
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
 TABLE = ROOT / "benchmarks" / "data" / "fashion_curves" / "resnet_alexnet.npz"  # 49 trained networks
-SHOWN = ("budget", "best", "curves", "timeline", "parallel", "importance")
-COMPARED = ("sequential_halving", "asha", "random_search")
+FIGURES = ("budget", "best", "curves", "timeline", "parallel", "importance")
+POLICIES = ("sequential_halving", "asha", "random_search")
 SEEDS = range(5)
 SOCIAL = "social-preview"  # 1280 by 640, as GitHub asks for
 TERMINAL_WIDTH = 118
@@ -50,17 +50,17 @@ def tune_recorded(policy: str = "sequential_halving", seed: int = 1, workers: in
 
 
 def draw() -> dict[str, str]:
-    """Return every file that is always the same, by name."""
+    """Return the text of every reproducible picture by file name."""
     figures = {figure.key: figure for figure in draw_study(tune_recorded())}
-    compared = draw_comparison([tune_recorded(policy, seed) for policy in COMPARED for seed in SEEDS])
+    compared = draw_comparison([tune_recorded(policy, seed) for policy in POLICIES for seed in SEEDS])
     assert compared is not None
-    shown = [*(figures[key] for key in SHOWN), compared]
+    shown = [*(figures[key] for key in FIGURES), compared]
     files = {f"report_{figure.key}.svg": write_svg(figure, "reader") for figure in shown}
     return {**files, **draw_scale(), f"{SOCIAL}.svg": draw_social_preview(figures["curves"].svg)}
 
 
 def draw_scale() -> dict[str, str]:
-    """Draw what `python -m benchmarks scale` measured."""
+    """Draw the stored measurements of `python -m benchmarks scale`."""
     sys.path.append(str(ROOT))
     from benchmarks.scale.pictures import draw_growth, draw_utilisation
 
@@ -94,7 +94,8 @@ def draw_terminal() -> str:
     """Draw the live view of the demo as a terminal shows it."""
     from rich.console import Console
 
-    os.environ["COLUMNS"] = str(TERMINAL_WIDTH)  # the view reads the width of its terminal, and a picture has none
+    # The view reads the width of the terminal, which a picture does not have.
+    os.environ["COLUMNS"] = str(TERMINAL_WIDTH)
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/demo.db"
         command = [sys.executable, "-m", "shoestring", "run", *DEMO.split(), "--store", store]

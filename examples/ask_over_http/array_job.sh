@@ -1,5 +1,5 @@
 #!/bin/sh
-# A Slurm array job whose tasks ask a server what to train; Ray is not needed. First, on the login node:
+# A Slurm array job whose tasks ask a server what to train, without Ray. First run on the login node:
 #
 #   shoestring serve --space space.toml --budget '2h' --max-steps 50 --workers 8 --port 8765 --token-file token &
 #   sbatch array_job.sh
@@ -14,7 +14,7 @@ server=${SHOESTRING_SERVER:-$SLURM_SUBMIT_HOST}
 port=${SHOESTRING_PORT:-8765}
 cd "$SLURM_SUBMIT_DIR"
 
-# The server listens on its own machine only, so a tunnel leads there. Each job uses its own port on this node.
+# The server listens on its own machine only, so this opens a tunnel to it. Each job uses its own port on this node.
 local_port=$((20000 + (SLURM_JOB_ID % 20000)))
 if [ "$server" = localhost ]; then
   local_port=$port

@@ -21,11 +21,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-GIVE_UP_AFTER_S = 600.0  # repeat a request for so long: the server may be restarting
+GIVE_UP_AFTER_S = 600.0  # how long a request is repeated: the server may be restarting
 
 
 class Training:
-    """Your code: it trains a step, and it can be saved and loaded."""
+    """Your code, which trains steps and can be saved and loaded."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.rate, self.weight = float(config["lr"]), 5.0
@@ -84,7 +84,7 @@ class Heartbeats(threading.Thread):
         while not self._stopping.wait(self._every_s):
             try:
                 post("/heartbeat", order=self._order)
-            except OrderClosed:  # the next report will find out
+            except OrderClosed:  # the next report notices it, too
                 return
 
     def __enter__(self) -> None:
@@ -109,7 +109,7 @@ def train_order(order: dict[str, Any], heartbeat_s: float, checkpoints: Path) ->
             began = time.monotonic()
             try:
                 value = training.step()
-            except Exception as error:  # reported, so that the study continues without this trial
+            except Exception as error:  # report it, so that the study continues without this trial
                 post("/tell", order=number, step=step, failed=repr(error), cost_s=time.monotonic() - began)
                 return
             partial = folder / f"partial-{os.getpid()}"

@@ -1,7 +1,7 @@
 """Shoestring: the best model you can afford. Hyperparameter tuning under a hard budget.
 
-Public are the names that this module exports, those of `shoestring.policy`, `shoestring.testing`, `shoestring.integrations`
-and `shoestring.errors`. Every other module is private and may change in any release.
+The public names are those that this module, `shoestring.policy`, `shoestring.testing`, `shoestring.integrations` and
+`shoestring.errors` export. Every other module is private and may change in any release.
 """
 
 from __future__ import annotations
@@ -69,53 +69,20 @@ if TYPE_CHECKING:
 
 _MODULES = {  # where each name is defined
     "core.deciding.policy": ("Policy",),
-    "core.ledger.budget": (
-        "Budget",
-        "Prices",
-    ),
-    "core.ledger.entries": (
-        "Amended",
-        "Cost",
-        "Lost",
-        "Note",
-        "Opened",
-        "Order",
-        "Receipt",
-    ),
+    "core.ledger.budget": ("Budget", "Prices"),
+    "core.ledger.entries": ("Amended", "Cost", "Lost", "Note", "Opened", "Order", "Receipt"),
     "core.ledger.ledger": ("Ledger",),
-    "core.ledger.state": (
-        "OpenOrder",
-        "StudyState",
-        "Trial",
-    ),
-    "core.space.parameters": (
-        "Choice",
-        "Constant",
-        "Float",
-        "Int",
-    ),
+    "core.ledger.state": ("OpenOrder", "StudyState", "Trial"),
+    "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space.space": ("Space",),
-    "errors": (
-        "ShoestringError",
-        "TrainingFailed",
-    ),
+    "errors": ("ShoestringError", "TrainingFailed"),
     "runners.ray.cluster": ("RayCluster",),
     "runners.runner": ("Runner",),
-    "runners.training.code": (
-        "Context",
-        "Report",
-    ),
-    "stores.ledger_store": (
-        "Heartbeat",
-        "Lease",
-        "LedgerStore",
-    ),
+    "runners.training.code": ("Context", "Report"),
+    "stores.ledger_store": ("Heartbeat", "Lease", "LedgerStore"),
     "study.best": ("Best",),
     "study.loop": ("Ending",),
-    "study.online": (
-        "OnlineTuner",
-        "Schedule",
-    ),
+    "study.online": ("OnlineTuner", "Schedule"),
     "study.retrain": ("Retrained",),
     "study.study": ("Study",),
     "study.tune": ("tune",),
@@ -124,7 +91,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first used, so that `import shoestring` stays light."""
+    """Import a name when it is first used, so that `import shoestring` loads no other module of the package."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'shoestring' has no attribute {name!r}")
     from importlib import import_module

@@ -6,18 +6,18 @@
     ├── PolicyError         an unknown policy, or a setting out of range
     ├── DecisionError       a policy made a decision that the ledger forbids (a mistake in the policy)
     ├── StaleLedger         a ledger was used after an entry had been appended to it
-    ├── StudyError          a request contradicts what the study is
-    │   ├── TrainingFailed  a run ended and no step of the training code has ever worked
+    ├── StudyError          a request does not fit the study, or an argument is wrong
+    │   ├── TrainingFailed  a run ended, and no step of the training code ever worked
     │   └── UnknownFormat   a stored study was recorded in another format
     ├── RunnerError         training code cannot be started at all
     ├── MissingExtra        an optional dependency is not installed
     └── StoreError          a store cannot be read or written
-        ├── Conflict        another process appended first: reload and decide again
-        ├── StudyInUse      another process runs this study
+        ├── Conflict        another process has appended to the study: reload it and decide again
+        ├── StudyInUse      the study is being run already
         └── DamagedStore    a stored entry does not match its checksum
 
-What happens to a trial (a loss that diverged, code that raised an error, a worker that died) is not an error of this package:
-it is a receipt in the ledger.
+If a loss diverges, training code raises an error or a worker dies, no error of this package is raised: that is an entry in the
+ledger.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-_MAX_TEXT = 4000  # characters of a message
+_MAX_TEXT = 4000  # largest number of characters in a message
 _PACKAGE = str(Path(__file__).parent)
 
 
@@ -57,11 +57,11 @@ class DecisionError(ShoestringError):
 
 
 class StudyError(ShoestringError):
-    """A request contradicts what the study is."""
+    """A request does not fit the study, or an argument is wrong."""
 
 
 class TrainingFailed(StudyError):
-    """A run ended and no step of the training code has ever worked.
+    """A run ended, and no step of the training code ever worked.
 
     Attributes
     ----------
@@ -98,11 +98,11 @@ class StoreError(ShoestringError):
 
 
 class Conflict(StoreError):
-    """Another process has appended to the study first: reload it and decide again."""
+    """Another process has appended to the study in the meantime: reload it and decide again."""
 
 
 class StudyInUse(StoreError):
-    """Another process runs this study."""
+    """The study is being run already, usually by another process."""
 
 
 class DamagedStore(StoreError):
@@ -120,7 +120,7 @@ class DamagedStore(StoreError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an "unknown name" message: the name that was probably meant, else all known names."""
+    """Return the end of a message about an unknown name: the known name that was probably meant, else all known names."""
     names = sorted(known)
     close = get_close_matches(name, names, n=1)
     if close:
@@ -129,7 +129,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def warn(text: str) -> None:
-    """Issue a Python warning that points at the line of the user's code, however deep inside this package it is issued."""
+    """Issue a Python warning that shows the line in the user's code from which this package was called."""
     depth, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         depth, frame = depth + 1, frame.f_back
@@ -137,7 +137,7 @@ def warn(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return text as one line: line ends become spaces, other control characters are escaped, a long text is cut."""
+    """Return the text as one line: line ends become spaces, unprintable characters are escaped, and a long text is cut."""
     flat = " ".join(text.split()) if len(text.splitlines()) > 1 else text
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in flat)
     return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}… ({len(shown) - _MAX_TEXT} characters more)"

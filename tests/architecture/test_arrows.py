@@ -1,6 +1,6 @@
 """Imports point one way: core ← models ← policies ← reports; core ← runners, stores; all of these ← study ← cli.
 
-`network` imports only core, and only the command line imports it. Code that decides is pure: core, models and policies
+`http` imports only core, and only the command line imports it. Code that decides is pure: core, models and policies
 use no clock, no disk, no global randomness and no logging.
 """
 
@@ -16,15 +16,15 @@ import shoestring
 
 ROOT = Path(shoestring.__file__).parent
 BELOW_STUDY = {"core", "models", "policies", "runners", "stores", "reports"}
-EVERYTHING = {*BELOW_STUDY, "policy", "study", "network", "cli", "testing", "integrations", "__version__"}
+EVERYTHING = {*BELOW_STUDY, "policy", "study", "http", "cli", "testing", "integrations", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {  # every folder may also import itself, `errors` and `lazy_exports`
     "core": set(),
     "models": {"core"},
     "policies": {"core", "models"},
     "runners": {"core"},
     "stores": {"core"},
-    "reports": {"core", "policies"},  # policies put their own numbers into words
-    "network": {"core"},
+    "reports": {"core", "policies"},  # a policy formats its own numbers as text
+    "http": {"core"},
     "study": BELOW_STUDY,
     "testing": {*BELOW_STUDY, "study"},
     "integrations": {*BELOW_STUDY, "study"},

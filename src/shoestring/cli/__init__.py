@@ -1,7 +1,7 @@
 """The command line.
 
-Read `main` first: every command and its options. `run` has the commands that train (`run`, `resume`); `job` turns the words of
-a command line into training code, space and options. `retrain` trains the best trial again, `serve` serves a study to workers in
-other processes, `report` draws studies. `show` has the commands that only read a study, `export` those that copy one out of its
-store. All of them print through `printing`.
+Read `main` first: every command and its options; `options` has those that several commands share. `run` has the commands that
+train (`run`, `resume`); `job` turns the arguments of a command line into training code, space and settings. `retrain` trains the
+best trial again, `serve` serves a study to workers in other processes, `report` draws studies. `show` has the commands that only
+read a study, `export` those that copy one out of its store. All of them print through `printing`.
 """

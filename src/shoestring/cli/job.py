@@ -1,4 +1,4 @@
-"""Read the words of a command line: what is trained, on which runner, over which space, with which settings.
+"""Read the arguments of a command line: what is trained, on which runner, in which space, with which settings.
 
 A `Job` is stored with its study (as the `target` of the first entry), so that `shoestring resume` needs only the name.
 """
@@ -30,7 +30,7 @@ from shoestring.study.run_study import RunOptions
 if TYPE_CHECKING:
     from shoestring.runners.simulated.recorded_table import Table
 
-_MAX_HASHED_BYTES = 50_000_000  # a larger file among the words is data, and hashing it would delay the start
+_MAX_HASHED_BYTES = 50_000_000  # a larger file in a command is data, and hashing it would delay the start
 Kind = Literal["python", "command", "table"]
 
 
@@ -47,7 +47,7 @@ class Job:
     cluster: dict[str, Any] | None = None  # settings of RayCluster, for the Ray runner
     checkpoints: str | None = None  # a folder, or s3://bucket/runs; None: beside the store
     log: list[str] | None = None  # columns of a table on a log scale; None: those that the file names
-    fingerprint: str = ""  # of the training code
+    fingerprint: str = ""  # a hash of the training code
 
     @classmethod
     def from_words(
@@ -113,7 +113,7 @@ class Job:
         return {name: value for name, value in values.items() if name != "options" and value is not None}
 
     def with_stored_options(self, target: Mapping[str, Any]) -> Job:
-        """Return this job on the devices and the cluster that the study stores, unless others were given now."""
+        """Return this job with the devices and the cluster that the study stores, unless others were given now."""
         options = self.options
         if options.devices is None and target.get("devices") is not None and options.runner in (None, "process"):
             options = replace(options, devices=target["devices"])
@@ -122,7 +122,7 @@ class Job:
 
     def has_changed_since(self, target: Mapping[str, Any]) -> bool:
         """Return whether the training code differs from that of the study, as far as fingerprints can tell."""
-        if self.kind == "python" and "kind" not in target:  # begun from Python, where the function itself is hashed
+        if self.kind == "python" and "kind" not in target:  # begun from Python: the function itself is hashed
             return has_code_changed(target, describe_code(self.code))
         return has_code_changed(target, self.with_fingerprint().to_target())
 
@@ -197,12 +197,12 @@ class Job:
         ]
 
     def run_options(self, **more: Any) -> RunOptions:
-        """Return the options of a run of this job; `more` are those that are not stored."""
+        """Return the options for running this job; `more` are the options that are not stored with it."""
         runner = RayCluster(**(self.cluster or {})) if self.options.is_ray else self.options.runner
         return RunOptions(**{**vars(self.options), "runner": runner}, **more)
 
     def code_or_runner(self, ledger: Ledger, checkpoints: Path | str) -> Any:
-        """Return the Python code, or for a program or a table the runner that trains it."""
+        """Return the Python code; for a program or a table, return the runner that trains it."""
         if self.kind == "python":
             return self.code
         if self.kind == "table":
@@ -219,7 +219,7 @@ def _hash_files(words: Iterable[str]) -> str:
     return hashlib.sha256(joined).hexdigest()[:16] if files else ""
 
 
-_NUMBERS = {  # settings of a cluster that are numbers by name: option, form and an example
+_NUMBERS = {  # settings of a cluster that map names to numbers: option, form and an example
     "resources": ("--resource", "NAME=AMOUNT", "highmem=1"),
     "prices": ("--price", "NODE=FACTOR", "A100=2.5"),
 }
@@ -237,7 +237,7 @@ def _read_cluster(runner: str | None, words: Mapping[str, Any]) -> dict[str, Any
 
 
 def _read_numbers(words: Iterable[str], option: str, form: str, example: str) -> dict[str, float]:
-    """Return the numbers in words like `name=1`; the name itself may contain "=", as the label of a node does."""
+    """Return {name: number} for words like `name=1`; the name itself may contain "=", as the label of a node does."""
     found: dict[str, float] = {}
     for word in words:
         name, _, amount = (part.strip() for part in word.rpartition("="))

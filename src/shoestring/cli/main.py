@@ -69,7 +69,11 @@ def cli() -> None:
 @options.seed_option
 @click.option("--initial", metavar="FILE", help="Configurations to try first, as JSON lines.")
 @options.deadline_option
-@click.option("--live", type=int, help="Largest number of paused trials in memory.  [default: as memory allows]")
+@click.option(
+    "--live",
+    type=int,
+    help="Largest number of trials in memory (with worker processes: of paused ones).  [default: as memory allows]",
+)
 @click.option(
     "--hung-after", metavar="DURATION", help="End a step after this long.  [default: 10 x the longest step + 60s]"
 )
@@ -89,9 +93,9 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     shoestring run train.py:train --space space.toml --budget 30m --max-steps 50
     shoestring run --budget "60 epochs" -p 'lr={float=[1e-4,1],log=true}' -- ./train.sh --lr={lr}
     """
-    from shoestring.cli.run import run_study
+    from shoestring.cli.run import run_command
 
-    ctx.exit(run_study(target, ctx.meta["shoestring.command"], **options))
+    ctx.exit(run_command(target, ctx.meta["shoestring.command"], **options))
 
 
 @cli.command(epilog=options.EXIT_CODES)
@@ -103,9 +107,9 @@ def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
 @click.pass_context
 def resume(ctx: click.Context, /, **options: Any) -> None:
     """Continue a study, also with a larger budget."""
-    from shoestring.cli.run import resume_study
+    from shoestring.cli.run import resume_command
 
-    ctx.exit(resume_study(**options))
+    ctx.exit(resume_command(**options))
 
 
 @cli.command()
@@ -134,14 +138,14 @@ def status(**options: Any) -> None:
 
 
 @cli.command()
-@click.argument("order", type=int, required=False)
-@click.option("--trial", type=int, metavar="N", help="List all orders of this trial instead.")
+@click.argument("order", type=int, required=False, metavar="[NUMBER]")
+@click.option("--trial", type=int, metavar="N", help="List all decisions to train this trial instead.")
 @options.study_options
 @options.json_option
 def explain(**options: Any) -> None:
-    """Explain an order: why it was placed, and its results.
+    """Explain a decision: what was trained, why, and with what result.
 
-    ORDER is the number of an order; `shoestring status` shows the last order of each trial.
+    `shoestring status` shows the number of the last decision for each trial.
     """
     from shoestring.cli.show import show_decision
 
@@ -229,7 +233,7 @@ def logs(**options: Any) -> None:
 def report(**options: Any) -> None:
     """Draw studies as one HTML file.
 
-    It shows what the budget was spent on, every curve, and why each order was placed.
+    It shows what the budget was spent on, every curve, and why each decision was taken.
 
     \b
     shoestring report -o report.html

@@ -117,7 +117,7 @@ def validation_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `serve`: the study, the address, and who has access."""
+    """Add the options of `serve`: the study, the address, and the access to it."""
     for option in reversed(
         (
             click.option("--budget", help="Total of the study, if a new study is to begin."),

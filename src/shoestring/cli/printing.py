@@ -15,7 +15,7 @@ def print_message(line: str) -> None:
 
 
 def print_rich(renderable: Any, *, wraps: bool = True) -> None:
-    """Print a rich object; `wraps`: break lines at the width of the terminal (160 columns if there is none)."""
+    """Print a rich object; `wraps`: break lines at the width of the terminal (160 columns without a terminal)."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or not wraps else 160
@@ -23,7 +23,7 @@ def print_rich(renderable: Any, *, wraps: bool = True) -> None:
 
 
 def store_words(address: str, where: str) -> list[str]:
-    """Return the words that name a store in a command to be copied; `where` is its address without the password."""
+    """Return the arguments that name a store in a command for the user; `where` is its address without the password."""
     from shoestring.stores.addresses import DEFAULT_STORE
 
     is_server = "://" in address and not address.startswith("sqlite")

@@ -16,8 +16,8 @@ from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_mean
-from shoestring.network.access import Access
-from shoestring.network.server import Answer, RequestError, Routes, Server
+from shoestring.http.access import Access
+from shoestring.http.server import Answer, RequestError, Routes, Server
 from shoestring.policies.citations import cite
 from shoestring.reports.figures.comparisons import draw_comparison, draw_replayed
 from shoestring.reports.figures.drawing import Figure
@@ -51,7 +51,7 @@ def write_report(
     if orders and len(names) > 1:
         raise StudyError(f"--order {orders[0]} is for one study: give its name, one of {', '.join(names)}")
     for ledger in ledgers.values():
-        ledger.entries()  # a snapshot reads them only now; this is a part of the loading time
+        ledger.entries()  # a snapshot reads its entries only here, and this belongs to the loading time
     loaded = time.perf_counter()
     read = partial(recall, decisions=orders) if len(names) == 1 else read_history
     histories = [read(name, ledger) for name, ledger in ledgers.items()]
@@ -108,7 +108,7 @@ def _write(path: Path, content: bytes | None = None) -> None:
 def render(
     histories: Sequence[StudyHistory], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
 ) -> str:
-    """Return the page; `where` are the words that name the store in a command."""
+    """Return the page; `where` are the arguments that name the store in a command."""
     return _write_page(histories, where, _draw(histories, compare), version)
 
 
@@ -160,7 +160,7 @@ def _replays(history: StudyHistory, compare: Iterable[str]) -> list[Figure]:
 
 
 class WatchedStore:
-    """The studies of a store as pages, drawn again when new entries are there."""
+    """The studies of a store as pages, which are drawn again when there are new entries."""
 
     def __init__(self, store: str) -> None:
         self._store = open_store(store, must_exist=True)
@@ -181,7 +181,8 @@ class WatchedStore:
             return write_page(self._store.where, "Which study?", [], links=links, version=version)
         known = self._pages.get(study.name)
         if known is None or known[0] != (version, order):
-            ledger = study.ledger.fork()  # while it is drawn, other requests read new entries, which consumes theirs
+            # A copy, because other requests read new entries meanwhile, which consumes the study's own ledger.
+            ledger = study.ledger.fork()
             history = recall(study.name, ledger, _read_order(order))
             known = (version, order), render([history], self._where, version=version)
             self._pages[study.name] = known

@@ -16,12 +16,12 @@ from shoestring.study.study import Study
 
 
 def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool, quiet: bool, as_json: bool) -> int:
-    """Print the cost, train, compare the value with the recorded one, and return the exit code."""
+    """Print the cost, train, compare the value with the recorded one; return the exit code."""
     if study is not None and name is not None and study != name:
         raise StudyError(f"two studies are named, {study!r} and --study {name!r}: name one")
     opened = Study.open(study or name, store)
     cost, best = opened.retrain_cost(), opened.best
-    assert best is not None  # otherwise `retrain_cost` raises an error
+    assert best is not None  # otherwise `retrain_cost` has raised an error
     what = f"trial {best.trial} of {opened.name!r} to step {best.step}"
     facts = {"study": opened.name, "trial": best.trial, "step": best.step, "config": dict(best.config)}
     if dry_run:
@@ -35,7 +35,7 @@ def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool,
     for line in _list_notes(opened):
         print_message(line)
     print_message(f"training {what} again, for about {cost}; the training code decides where the model is stored")
-    with warnings.catch_warnings():  # the last line below says the same in words for the command line
+    with warnings.catch_warnings():  # the last message below says the same
         warnings.simplefilter("ignore")
         done = opened.retrain_best(
             on_step=lambda step, value: print_message(

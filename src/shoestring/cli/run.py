@@ -42,7 +42,7 @@ _CANNOT_SAVE = {
 _CHECKS_CODE = "/shoestring/runners/training/code.py"  # the file that checks what training code reports
 
 
-def run_study(
+def run_command(
     target: str | None,
     command: list[str],
     *,
@@ -95,12 +95,12 @@ def run_study(
 
 
 def _find_policy(store: str, name: str) -> str:
-    """Return the name of the policy of an existing study, else of the default policy."""
+    """Return the name of the policy of the study if it exists, else the name of the default policy."""
     ledger = open_store(store).load(name)
     return policies.DEFAULT if ledger is None else ledger.state.policy
 
 
-def resume_study(
+def resume_command(
     *, budget: str | None, deadline: str | None, quiet: bool, store: str, name: str | None, as_json: bool
 ) -> int:
     """Continue a study that was stopped, with a larger budget if one is given."""
@@ -109,7 +109,7 @@ def resume_study(
     job = Job.from_target(ledger.opened.target)
     options = job.run_options(deadline=deadline, progress=not quiet)
     job.check(None, ledger.workers)
-    _ = study.policy  # an error, before anything is changed, if the policy is not registered
+    _ = study.policy  # raises an error now, before anything is changed, if the policy is not registered
     if budget is not None:
         present = {"policy": state.policy, "settings": state.settings, "workers": state.workers}
         if change := find_changes(ledger, replace(ledger.opened, budget=Budget(budget), **present)):
@@ -133,7 +133,7 @@ def _run(study: Study, job: Job, options: RunOptions, store: str, *, as_json: bo
             try:
                 with contextlib.redirect_stdout(sys.stderr):  # stdout is for results, and training code may print
                     ending = run.spend(also=_SavingNotice(job, run.runner, run.view))
-            except KeyboardInterrupt:  # the second signal: the present step is dropped and trained again later
+            except KeyboardInterrupt:  # the second signal: the present step is discarded and trained again later
                 ending = Ending("stopped", "", study.ledger)
             _ignore_signals()  # a third signal must not interrupt the output
             last_line = messages.describe_ending(
@@ -175,7 +175,7 @@ def _describe_no_saving(job: Job) -> str:
 
 
 def _warn_of_small_budget(study: Study) -> Iterator[str]:
-    """Warn only for epoch budgets: with time or money, the cost of a full training is not known yet."""
+    """Yield a warning if a budget of epochs is small; with time or money, the cost of a full training is not known yet."""
     ledger = study.ledger
     if ledger.budget.unit == "epochs" and not ledger.orders:
         full_trainings = ledger.budget.total / (ledger.step_price() * ledger.max_steps)
@@ -184,7 +184,7 @@ def _warn_of_small_budget(study: Study) -> Iterator[str]:
 
 
 class _SavingNotice:
-    """Observer: tell the user once that the code cannot save checkpoints; a generator shows it with its first report."""
+    """An observer that says once that the code cannot save checkpoints; a generator shows this with its first report."""
 
     def __init__(self, job: Job, runner: Runner, view: Progress) -> None:
         self._job, self._runner, self._view = job, runner, view
@@ -228,7 +228,7 @@ def _ignore_signals() -> None:
 
 
 def _report_ending(study: Study, job: Job, store: str, ending: Ending, *, as_json: bool, last_line: str | None) -> int:
-    """Print the result and what to do next; return the exit code. Without `last_line` only the result is printed."""
+    """Print the result and the next commands; return the exit code. Without `last_line` only the result is printed."""
     if as_json:
         summary = facts.summary(study.name, study.ledger, study.best_checkpoint)
         print_line(dumps(summary | {"reason": ending.reason}))

@@ -22,8 +22,8 @@ from shoestring.core.values.checks import is_number
 from shoestring.core.values.strict_json import dumps, untag
 from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, StoreError, StudyError, StudyInUse, did_you_mean
-from shoestring.network.access import Access
-from shoestring.network.server import Answer, RequestError, Routes, Server
+from shoestring.http.access import Access
+from shoestring.http.server import Answer, RequestError, Routes, Server
 from shoestring.study.ask import StepReport
 from shoestring.study.serving.request_queue import RequestQueue
 from shoestring.study.serving.session import OrderClosed, ServeSession
@@ -31,7 +31,7 @@ from shoestring.study.study import Study
 
 TOKEN_VARIABLE = "SHOESTRING_TOKEN"
 _REQUEST_TIMEOUT_S = 30.0  # a request that waited so long gets code 503, and may be sent again
-_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # of each body: required, and optional
+_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # path: required and optional fields of the body
     "/ask": (("worker",), ()),
     "/tell": (("order", "step"), ("value", "cost_s", "failed", "saved_step")),
     "/heartbeat": (("order",), ()),
@@ -60,7 +60,7 @@ def serve_study(
     access = Access(host=host, port=port, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
     access = access if known_token is None else replace(access, token=known_token)
     study = _find_study(store, name, **study_options)
-    _ = study.policy  # fails now, before any worker asks, if the policy is not registered here
+    _ = study.policy  # raises an error now, before any worker asks, if the policy is not registered here
     with study.store.lease(study.name) as lease, RequestQueue(ServeSession(study, lease, give_up_after_s)) as queue:
         server = Server(routes_of(queue), access)
         try:
@@ -107,7 +107,7 @@ def _answer_from_queue(queue: RequestQueue, request: Callable[[], Any]) -> Answe
 
 
 def read_fields(path: str, body: bytes) -> dict[str, Any]:
-    """Return the fields of a request's body: all that this path requires, and none that it does not know."""
+    """Return the fields of a request's body; raise a RequestError if a required one is missing or one is unknown."""
     required, optional = _FIELDS[path]
     example = dumps({"worker": "gpu-7"} if path == "/ask" else dict.fromkeys(required, 1))
     try:
@@ -148,7 +148,7 @@ def _short(body: bytes) -> str:
 
 
 def find_token(file: str | None) -> str | None:
-    """Return the token in the file, which is created if it does not exist; without a file, the one in the environment."""
+    """Return the token in the file, which is created if it does not exist; without a file, the token in the environment."""
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     path = Path(file)

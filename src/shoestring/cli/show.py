@@ -1,4 +1,4 @@
-"""The commands that look at studies and change nothing: status, explain, plan, replay, policies, logs."""
+"""The commands that only read studies: status, explain, plan, replay, policies, logs."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _describe(name: str, *, whole: bool) -> dict[str, Any]:
     """Return the docstring of a policy (its first line unless `whole`), and its settings."""
     kind = policies.find_class(name)
     own = kind.__doc__ or ""
-    if not own or own.startswith(f"{kind.__name__}("):  # a dataclass without a docstring has its signature there
+    if not own or own.startswith(f"{kind.__name__}("):  # a dataclass without a docstring gets its signature as one
         own = sys.modules[kind.__module__].__doc__ or ""
     text = inspect.cleandoc(own)
     return {"about": text if whole else text.splitlines()[0], "settings": policies.defaults_of(name)}
@@ -256,15 +256,14 @@ def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int 
     if not file.is_file():
         raise StudyError(f"trial {number} has no {file}: {_explain_missing_log(study, number, folder)}")
     try:
-        text = read_log(
-            file, tail, at_most_bytes=2 * MAX_BYTES
-        )  # the whole log, because longer logs are cut when they are written
+        # Read the whole log: logs longer than MAX_BYTES are cut while they are written.
+        text = read_log(file, tail, at_most_bytes=2 * MAX_BYTES)
     except OSError as error:
         raise StoreError(f"the log {str(file)!r} cannot be read: {error.strerror or error}") from None
     if as_json:
         print_line(dumps({"trial": number, "file": str(file), "text": text}))
     else:
-        # Progress bars end their lines with a bare carriage return.
+        # Progress bars end their lines with a carriage return alone.
         sys.stdout.write(printable(text.replace("\r\n", "\n").replace("\r", "\n"), lines=True))
         if text and not text.endswith(("\n", "\r")):
             sys.stdout.write("\n")

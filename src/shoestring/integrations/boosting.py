@@ -1,7 +1,7 @@
 """Boosting in steps: each step adds some rounds to the model of the step before.
 
 A booster that is simply continued does not know the state of its random generators. It would sample rows, columns and dropped
-trees differently than in a run without a pause. Here the seed of a step is its number, so a step depends only on the model before
+trees differently from a run without a pause. Here the seed of a step is its number, so a step depends only on the model before
 it, and gives the same result whether the trial was paused or not. The training differs from one long `train` call, but it is
 equally good and always the same.
 
@@ -33,7 +33,7 @@ def _grow_in_steps(
     read: Callable[[Path], Model],
     context: Context,
 ) -> Iterator[Report]:
-    """Yield reports without end. `grow(model, step)` returns the next model; its model is None at the first step."""
+    """Yield one report per step, without end. `grow(model, step)` returns the next model; `model` is None at step 1."""
     model = None if context.checkpoint is None else read(context.checkpoint)
     step = context.step
     while True:

@@ -14,8 +14,8 @@
 `max_epochs` is the length of a full training, the `max_steps` of the study, and not the number of epochs that are ordered: a
 schedule that anneals over the training depends on it.
 
-A checkpoint is taken at the end of a training epoch, before anything of the next epoch is drawn. The random generators must be
-put back at the same point: before the fit makes the iterator of its first epoch, because that draws random numbers. This is after
+A checkpoint is written at the end of a training epoch, before the next epoch draws random numbers. The random generators must be
+restored at the same point: before the fit makes the iterator of its first epoch, because that draws random numbers. This is after
 `on_fit_start`, or earlier if `configure_optimizers` asks for `estimated_stepping_batches`; then the iterator is made again.
 """
 
@@ -93,13 +93,13 @@ class LightningSteps(_callbacks.Checkpoint):  # type: ignore[misc, name-defined]
                 "this trial was resumed, but fit starts from nothing: call trainer.fit(…, ckpt_path=checkpoint_of(steps))"
             )
         fetcher = getattr(trainer.fit_loop, "_data_fetcher", None)
-        if trainer.train_dataloader is None or fetcher is not None:  # undo what was drawn since `setup`
+        if trainer.train_dataloader is None or fetcher is not None:  # random numbers may have been drawn since `setup`
             self.steps.restore_random()
         if self.steps.checkpoint is not None and fetcher is not None:
-            iter(fetcher)  # the iterator of the first epoch was made before the generators were put back: make it again
+            iter(fetcher)  # the iterator of the first epoch was made before the generators were restored: make it again
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Step plateau schedules: they look at an epoch after its checkpoint was saved, so the checkpoint lacks that step."""
+        """Step plateau schedules: Lightning does so only after the checkpoint of an epoch, so the checkpoint lacks that step."""
         if self.steps.checkpoint is None:
             return
         state = loads((self.steps.checkpoint / _STATE).read_text())

@@ -1,10 +1,10 @@
-"""A study in TensorBoard, MLflow or Weights & Biases, written from its ledger while it runs or afterwards.
+"""Log a study to TensorBoard, MLflow or Weights & Biases, from its ledger, while it runs or afterwards.
 
     tune(train, space, "2h", observe=Follow(TensorBoard("runs/digits")))     # while it runs
     log_study(Study.open("digits", "mine.db").ledger, Mlflow("digits"))       # afterwards
 
 Every trial is a run with its configuration, its learning curve, its seconds and its metrics. One more run shows the study: the
-best value so far against the spent budget. The ledger stays the complete record: what a tool loses can be written again.
+best value so far against the spent budget. The ledger stays the complete record: what a tool has lost can be logged again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shoestring.reports.messages import find_warning
 
 __all__ = ["Follow", "Logger", "Mlflow", "TensorBoard", "Wandb", "log_study"]
 STUDY_RUN = "study"  # the name of the run that shows the study as a whole
-_MAX_OPEN_WRITERS = 16  # of TensorBoard
+_MAX_OPEN_WRITERS = 16  # of TensorBoard: each has a thread and a file
 
 
 class Logger(Protocol):
@@ -53,7 +53,7 @@ class Logger(Protocol):
         run : str
             The name of a run that was begun.
         step : int
-            The step.
+            The step of its trial; for the run of the study, the number of entries in the ledger.
         values : mapping
             Finite numbers by name.
         """
@@ -65,7 +65,7 @@ class Logger(Protocol):
 
 
 class Follow:
-    """An observer for `tune(observe=…)` that passes every finished step to a logger, beginning with the steps before it.
+    """An observer for `tune(observe=…)` that passes every finished step to a logger, including earlier steps of the study.
 
     Call `close` when the study is over, or use it as a context manager.
 
@@ -77,7 +77,7 @@ class Follow:
 
     def __init__(self, logger: Logger) -> None:
         self.logger = logger
-        # Grows entry by entry, so that earlier steps are logged with the state of the study at their time.
+        # It grows entry by entry, so that earlier steps are logged with the state of the study at their time.
         self._seen: Ledger | None = None
         self._best = math.inf
         self._started_runs: set[str] = set()
@@ -118,7 +118,8 @@ class Follow:
     def _log(self, ledger: Ledger, receipt: Receipt) -> None:
         run = f"trial-{receipt.trial:04d}"
         self._start(run, ledger.orders[receipt.order].config)
-        values = {**receipt.metrics, "value": receipt.value, "seconds": receipt.cost.total}  # these two names are ours
+        # A metric that is called "value" or "seconds" is replaced.
+        values = {**receipt.metrics, "value": receipt.value, "seconds": receipt.cost.total}
         self._write(run, receipt.step, values)
         if receipt.value is not None and ledger.state.sign * receipt.value < self._best:
             self._best = ledger.state.sign * receipt.value

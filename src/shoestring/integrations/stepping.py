@@ -1,6 +1,6 @@
-"""A blocking `fit()` with callbacks becomes a generator of steps.
+"""Turn a blocking `fit()` with callbacks into a generator of steps.
 
-A framework runs its own training loop and calls you back, but shoestring needs to ask for one step at a time. So `fit` runs in a
+A framework runs its own training loop and calls callbacks, but shoestring needs to order one step at a time. So `fit` runs in a
 thread that waits inside its own callback until the next step is ordered:
 
     def train(config, context):
@@ -11,9 +11,9 @@ thread that waits inside its own callback until the next step is ordered:
         yield from stepwise(fit, context)
 
 `save(folder)` writes into a folder that exists. The state of the random generators is stored beside it. Every trial has its own
-random state: it is taken when a trial pauses and put back when it continues, so trials that take turns in one process do not
-disturb each other. A resumed trial calls `steps.restore_random()` at the point where its checkpoint was taken, after the
-framework has built everything.
+random state: it is saved when a trial pauses and restored when it continues, so trials that take turns in one process do not
+disturb each other. A resumed trial calls `steps.restore_random()` at the point of training at which its checkpoint was written,
+after the framework has built everything.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Steps:
 
 
 def stepwise(fit: Callable[[Steps], Any], context: Context | None = None) -> Iterator[Report]:
-    """Run `fit` in a thread and return its reports one at a time.
+    """Run `fit` in a thread and yield its reports one at a time.
 
     `fit` waits between its steps, and ends when the generator is closed.
 
@@ -125,7 +125,7 @@ def stepwise(fit: Callable[[Steps], Any], context: Context | None = None) -> Ite
         One report for each step.
     """
     steps = Steps(context)
-    thread = threading.Thread(  # in a copy of the present context variables
+    thread = threading.Thread(  # it runs in a copy of the present context variables
         target=contextvars.copy_context().run, args=(_run, fit, steps), name="shoestring-fit", daemon=True
     )
     is_in_a_step = True
@@ -156,7 +156,7 @@ def _run(fit: Callable[[Steps], Any], steps: Steps) -> None:
 
 
 def _end(thread: threading.Thread, steps: Steps, is_in_a_step: bool) -> None:
-    """End the thread: in its callback if it waits there, or wherever it is after Ctrl-C in the middle of a step."""
+    """End the thread: in its callback if it waits there; after Ctrl-C in the middle of a step, wherever it is."""
     steps._is_over = True
     steps._may_continue.put(False)
     if not is_in_a_step and thread.ident is not None:
@@ -172,7 +172,7 @@ def _save_with(save: Save, random_state: RandomState) -> Callable[[Path], None]:
         save(path)
         random_state.save(path / _RANDOM_FILE)
 
-    if hasattr(save, "resume"):  # the declaration whether resuming is exact
+    if hasattr(save, "resume"):  # declares whether resuming is exact
         write.resume = save.resume  # type: ignore[attr-defined]
     return write
 
@@ -181,7 +181,7 @@ def _save_with(save: Save, random_state: RandomState) -> Callable[[Path], None]:
 
 
 def read_metric(name: str, logged: Mapping[str, Any], source: str) -> float:
-    """Return the metric of that name; the error names `source` and the metrics that there are."""
+    """Return the metric with this name, or raise an error that suggests another; `source` completes "the metrics that …"."""
     if name not in logged:
         raise RunnerError(f"there is no {name!r} among the metrics that {source}. {did_you_mean(name, logged)}")
     return float(logged[name])

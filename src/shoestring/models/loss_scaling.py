@@ -1,12 +1,12 @@
-"""Scale losses to mean 0 and variance 1 for a model, with diverged runs as "bad" and nothing worse than "bad".
+"""Scale losses to mean 0 and variance 1 for a model, and limit the influence of diverged and of very large losses.
 
-Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, leaves the scale of real losses open;
-what follows is ours.
+Lu, Chiang, Sha, "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532, does not say how to scale real losses;
+the rules below are ours.
 
     here        meaning                                                                            unit
     first       upper quartile over arms of their first finite loss                                loss (or its log)
     best        smallest finite loss                                                               loss (or its log)
-    fence       first + 3 (first - best): a loss above it means no more than "bad"                 loss (or its log)
+    fence       first + 3 (first - best): a loss above it is replaced by it                        loss (or its log)
     bad         worst finite loss below the fence; a diverged loss is replaced by it               loss (or its log)
 
 A run at the fence is worse than an untrained model by three times the largest progress that any run has made. Ordinary curves
@@ -24,13 +24,13 @@ from scipy.special import ndtri
 
 from shoestring.core.values.arrays import Flags, Floats, first_true
 
-_FENCE = 3.0
+_FENCE = 3.0  # in units of first - best
 _LARGEST = 1e150  # a loss beyond this has diverged, finite or not: its square would overflow
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """`z = (min(g(loss), fence) - centre) / scale`, g the identity or `log(loss - floor)`."""
+    """`z = (min(g(loss), fence) - centre) / scale`, where g is the identity or `log(loss - floor)`."""
 
     centre: float
     scale: float

@@ -1,7 +1,7 @@
 """The registry of policies, the default policy, and how a policy is made from its name and settings.
 
-    plain         random search, grid, a given list: do not use values
-    halving       races of many trials                                    `sequential_halving`
+    plain         methods that do not use values                          `random_search`, `grid`
+    halving       many short trainings, the best of them continued        `sequential_halving`
     cost_aware    the next configuration, where costs differ              `cost_aware_ei`
     freeze_thaw   the next step of a paused trial                         `bhpt`
     stopping      when to stop a trial early                              `bo_bos`
@@ -62,7 +62,7 @@ BASELINES = {  # common baselines, and the methods that the papers compare with
 REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {
     "thrift": "training reports a loss step by step, and there is a budget",
-    "sequential_halving": "training reports a loss step by step, and no model of other data is to decide",
+    "sequential_halving": "training reports a loss step by step, and you do not want a model trained on other data",
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",
@@ -78,10 +78,12 @@ def groups() -> dict[str, list[str]]:
 
 
 def names() -> list[str]:
+    """Return the names of all policies in alphabetical order, those of other packages included."""
     return sorted({**_plugins(), **REGISTRY})
 
 
 def find_class(name: str) -> type[Policy]:
+    """Return the class of the policy of this name; raise PolicyError, with a suggestion, if there is none."""
     where = REGISTRY.get(name) or _plugins().get(name)
     if where is None:
         ours, advice = find_same_name(name, names()), advise(name)
@@ -175,6 +177,6 @@ def _fields(policy: object) -> tuple[Field[Any], ...]:
 
 @lru_cache(maxsize=1)
 def _plugins() -> dict[str, str]:
-    from importlib.metadata import entry_points  # a third of all import time, and few installations have plugins
+    from importlib.metadata import entry_points  # a third of the import time, and few installations have plugins
 
     return {point.name: point.value for point in entry_points(group="shoestring.policies")}

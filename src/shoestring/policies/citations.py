@@ -67,5 +67,5 @@ CITATIONS = {
 
 
 def cite(policy: str) -> str | None:
-    """Return the reference of a policy; None for policies that are our own, folklore, or from another package."""
+    """Return the reference of a policy; None for policies that are our own, common knowledge, or from another package."""
     return CITATIONS.get(policy)

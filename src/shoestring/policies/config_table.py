@@ -23,11 +23,11 @@ from shoestring.core.values.arrays import Flags, Floats, Indices
 from shoestring.core.values.randomness import points as quasi_random
 
 _MAX_LISTED = 10_000  # configurations: a finite space up to this size is scored completely
-_DIGITS = 9  # two points of the cube that agree to so many digits are one configuration
+_DIGITS = 9  # two points of the cube that agree to this many digits are one configuration
 BEST = 5  # trials with candidates around them
 _COPIES = 50  # perturbed copies of each of them
-_COPY_STD = 0.05  # of a perturbation, in the unit cube
-_REDRAW_PROBABILITY = 0.2  # that a perturbation draws a new integer or choice, since a small step rarely changes it
+_COPY_STD = 0.05  # standard deviation of a perturbation, in the unit cube
+_REDRAW_PROBABILITY = 0.2  # of drawing a new integer or choice in a perturbation: a small step rarely changes it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,15 +67,16 @@ class ConfigTable:
         return points.take(np.array(sorted(first.values()), dtype=np.intp))
 
     def stack(self, numbers: Sequence[int]) -> Points:
-        """Return the points of the trials of these numbers."""
+        """Return the points of the trials with these numbers."""
         chosen = [self.trials[number] for number in numbers]
         return Points(np.vstack([p.cube for p in chosen]), np.vstack([p.active for p in chosen]))
 
     def config(self, pool: Pool, points: Points, at: int) -> Config:
-        """Return the configuration of one of `points`; these begin with the pool's points, and in a table equal them."""
+        """Return the configuration of point `at`; if all configs are listed, `points` must begin with the pool's points."""
         return self.rows[pool.rows[at]] if self.rows is not None else self.encoding.config(points, at)
 
     def open(self, config: Config) -> None:
+        """Add the configuration of the next trial."""
         points = self.encoding.points([config])
         self.trials.append(points)
         self._tried.update(_keys(points))
@@ -86,7 +87,7 @@ class ConfigTable:
     def pool(self, ledger: Ledger, count: int, rng: np.random.Generator, *, near: Sequence[int] | None = None) -> Pool:
         """Return all untried rows, or `count` new points and perturbed copies of some trials; empty if nothing is untried.
 
-        `near`: the numbers of these trials; without it, the trials of the smallest losses.
+        `near` has the numbers of these trials; without it, they are the trials with the smallest losses.
         """
         if self.row_points is not None:
             rows = np.flatnonzero(self.unused)
@@ -116,7 +117,7 @@ class ConfigsView:
 
 
 def best_trials(ledger: Ledger, count: int) -> list[int]:
-    """Return the numbers of the trials of the smallest losses; trials without a loss come last."""
+    """Return the numbers of the trials with the smallest losses; trials without a loss come last."""
     losses = np.array([trial.best_loss for trial in ledger.trials])
     return [int(number) for number in sort_best_first(losses, "lowest", count, exact=True)]
 

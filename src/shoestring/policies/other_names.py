@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_TYPO_SIMILARITY = 0.75  # at least, of a mistyped name and the intended one
+_TYPO_SIMILARITY = 0.75  # least similarity of a mistyped name to the intended one
 _MODEL = "cost_aware_ei models the loss with a Gaussian process and counts what each trial costs"
 _RACE = "sequential_halving, which the default begins with, gives many trials a few steps and the best of them more"
 _HALVING = (
@@ -25,7 +25,7 @@ _QUASI_RANDOM = "random_search already uses quasi-random points, which cover the
 _ONE_RUN = "to change the hyperparameters of one training while it runs, use ce_gp_ucb (shoestring.OnlineTuner)"
 _TOOL = "this is another tool, not a policy"
 
-_INSTEAD = {  # spelled as `_normalise` spells
+_INSTEAD = {  # names in the form that `_normalise` returns
     # Bayesian optimisation
     "bayes": f"{_MODEL}.",
     "bayesian": f"{_MODEL}.",
@@ -49,14 +49,14 @@ _INSTEAD = {  # spelled as `_normalise` spells
     "turbo": f"its trust regions are not here; {_MODEL}.",
     "ucb": "gp_ucb chooses configurations by an upper confidence bound, ucb1 the arms of one training.",
     # races, with and without a model
-    "bohb": "not here; hyperband gives its brackets, cost_aware_ei its model.",
-    "dehb": f"not here; hyperband gives its brackets, and {_EVOLUTION}.",
+    "bohb": "not here; hyperband has its brackets, and cost_aware_ei has a model.",
+    "dehb": f"not here; hyperband has its brackets, and {_EVOLUTION}.",
     "halving": _HALVING,
     "hb": "write hyperband.",
-    "mobster": "not here; asha gives its promotions, cost_aware_ei its model.",
+    "mobster": "not here; asha promotes as it does, and cost_aware_ei has a model.",
     "sh": _HALVING,
     "sha": _HALVING,
-    # curves
+    # learning curves
     "dpl": "its power laws are not here; bhpt trains step by step the trial whose curve is likely to become best.",
     "dyhpo": "not here; bhpt trains step by step the trial whose curve is likely to become best, and knows the budget.",
     "freezethaw": "bhpt pauses and resumes trials and knows the budget; freeze_thaw_bo is the method that it improves.",
@@ -110,17 +110,17 @@ _INSTEAD = {  # spelled as `_normalise` spells
 
 
 def find_same_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that differs only in spelling."""
+    """Return the known name that differs only in spelling, or None."""
     return {_normalise(ours): ours for ours in known}.get(_normalise(name))
 
 
 def advise(name: str) -> str | None:
-    """Return what to use instead of a name from another tool."""
+    """Return what to use instead of a name from another tool; None for a name that is not one of these."""
     return _INSTEAD.get(_normalise(name))
 
 
 def find_likely_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the name from another tool that is more similar than any known name."""
+    """Return the name from another tool that is more similar than any known name, or None."""
     bare = _normalise(name)
     ours = [_normalise(policy) for policy in known]
     closest = get_close_matches(bare, [*ours, *_INSTEAD], n=1, cutoff=_TYPO_SIMILARITY)

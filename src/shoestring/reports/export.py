@@ -1,4 +1,4 @@
-"""Rows for other tools: one for each finished step, or the ledger entry by entry."""
+"""Write a study as rows for other tools: one for each receipt, or one for each entry of the ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoestring.core.values.strict_json import dumps
 
 
 def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Return a row for each receipt, with its configuration; `repeated` marks steps run again because their state was lost."""
+    """Yield a row for each receipt, with its configuration; `repeated`: a step that was trained again after a loss."""
     orders = ledger.orders
     last_step: dict[int, int] = {}
     for entry in ledger.entries():

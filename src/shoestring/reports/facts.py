@@ -1,4 +1,4 @@
-"""Facts about a study as plain data: `--json` prints them, and the text reports lay them out.
+"""Facts about a study as plain data: `--json` prints them, and the reports for people show them.
 
 Workers that differ are listed too: those with another price, and those that take longer than the others for the same work. A
 slow worker may be throttled, shared or broken. A worker is judged by the median of many steps of several trials, against the
@@ -23,11 +23,11 @@ from shoestring.core.values.text import printable
 _BARS = "▁▂▃▄▅▆▇█"
 _MAX_FAILURES = 5  # kinds of failure that are listed
 _SLOW = 1.5  # times the median of the other workers
-_MIN_STEPS, _MIN_TRIALS = 10, 3  # before a worker is judged
+_MIN_STEPS, _MIN_TRIALS = 10, 3  # of a worker before it is judged
 
 
 def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[str, Any]:
-    """Summarise a study; `checkpoint` is that of its best step, if there is one."""
+    """Return the facts about a study; `checkpoint` is the checkpoint of its best step, if there is one."""
     state, best = ledger.state, ledger.best
     return {
         "study": name,
@@ -101,7 +101,7 @@ def receipts_of(ledger: Ledger, order: int) -> Iterator[Receipt]:
 
 
 def failures(ledger: Ledger) -> list[dict[str, Any]]:
-    """Return the failures of trials, each kind once, the most frequent kind first."""
+    """Return the most frequent kinds of failure, each with its number of trials, the most frequent first."""
     kinds: dict[str, list[Trial]] = {}
     for trial in ledger.trials:
         if trial.failure:
@@ -148,7 +148,7 @@ def format_value(value: Any) -> str:
 
 
 def slow_workers(ledger: Ledger) -> list[dict[str, Any]]:
-    """Return `worker`, its finished `steps` and how many `times_slower` it was, the slowest first.
+    """Return each slow `worker`, its finished `steps` and how many `times_slower` it was, the slowest first.
 
     Only runners that name their workers are covered.
     """
@@ -172,7 +172,7 @@ def slow_workers(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def cost_by_price(ledger: Ledger) -> list[dict[str, Any]]:
-    """Return `price_factor`, `workers` and their `seconds` (lost steps included), the highest price first.
+    """Return each `price_factor` with its number of `workers` and their `seconds`, lost steps included; highest price first.
 
     The list is empty if all workers have the price factor 1.
     """

@@ -41,7 +41,7 @@ _MIN_DECISION_S, _MIN_ORDERS = 3.0, 5  # before that, one slow import would look
 
 
 def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int = 10) -> RenderableType:
-    """Return the status of a study; `checkpoint` is that of its best step, if there is one."""
+    """Return the status of a study; `checkpoint` is the checkpoint of its best step, if there is one."""
     from rich.console import Group
     from rich.text import Text
 
@@ -120,7 +120,7 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
-    for column, width in (("trial", 5), ("order", 5), ("state", 10), ("steps", 5), ("best", 11), ("curve", 12)):
+    for column, width in (("trial", 5), ("decision", 8), ("state", 10), ("steps", 5), ("best", 11), ("curve", 12)):
         table.add_column(column, justify="left" if column in ("state", "curve") else "right", width=width)
     table.add_column("configuration", ratio=1, no_wrap=True, overflow="ellipsis")
     trials = rank_trials(ledger)
@@ -130,7 +130,7 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
         value = trial.best_value
         table.add_row(
             str(trial.number),
-            str(trial.last_order),  # `explain` takes it
+            str(trial.last_order),  # the argument of `shoestring explain`
             Text("running" if live and trial.open_order is not None else state_of(trial), _STYLES[state_of(trial)]),
             str(trial.steps),
             "–" if value is None else f"{value:.5g}",
@@ -143,7 +143,7 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
 
 
 def order_report(ledger: Ledger, order: Order) -> RenderableType:
-    """Explain one order: what was decided, why, and what the training gave."""
+    """Return a table that explains one order: what was decided, why, and the results of the training."""
     from rich.table import Table
     from rich.text import Text
 
@@ -194,7 +194,7 @@ def order_table(ledger: Ledger, trial: int) -> RenderableType:
 
 
 def describe_ending(ledger: Ledger, reason: str, text: str = "", *, in_this_process: bool = False) -> str:
-    """Describe why a run ended; `in_this_process`: training ran in this process, where a step cannot be interrupted."""
+    """Return why a run ended, and what it spent; `in_this_process`: steps ran in this process and could not be interrupted."""
     budget = ledger.budget
     spent, over = f"{budget.show(ledger.spent)} of {budget.show(budget.total)}", ledger.spent - budget.total
     if over > 0 and budget.show(ledger.spent) != budget.show(budget.total):  # a smaller excess does not show
@@ -220,7 +220,7 @@ def _seconds_after_last_step(ledger: Ledger) -> float:
 
 
 def format_change(change: Amended) -> str:
-    """Describe a change of a study in one line."""
+    """Return one line that describes a change of a study."""
     parts = []
     if change.budget is not None:
         parts.append(f"the budget is now {change.budget.show(change.budget.total)}")

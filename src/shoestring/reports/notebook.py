@@ -1,7 +1,7 @@
 """A study in a notebook: a small HTML table with the first figures of a report, and a progress bar while it runs.
 
 The HTML is self-contained (no script, no request), takes its colours from the notebook's theme, light or dark, and escapes every
-text that the user wrote. The bar is one output that is updated with IPython's display handle: that works wherever IPython does
+text that the user wrote. The bar is one output that is updated with IPython's display handle: this works wherever IPython works
 and needs no widgets.
 """
 
@@ -29,8 +29,8 @@ _DIM = "opacity:.65"
 
 
 def study_html(name: str, ledger: Ledger, checkpoint: Path | str | None = None, rows: int = _ROWS) -> str:
-    """Return the best value, the budget, the best trials and figures as HTML; `checkpoint` is that of the best step, if any."""
-    from shoestring.reports.figures.notebook_cell import draw_cell  # imported late: a progress bar needs no figures
+    """Return a study as HTML: the budget, the best value and trials, figures; `checkpoint` is that of the best step, if any."""
+    from shoestring.reports.figures.notebook_cell import draw_cell  # here, because a progress bar needs no figures
 
     trials = rank_trials(ledger)
     table = [_row(("trial", "state", "steps", "best", "curve", "configuration"), "th")]

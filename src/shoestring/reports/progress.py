@@ -1,4 +1,4 @@
-"""Progress while a study runs: a live view in a terminal, plain lines elsewhere. Both only observe the run."""
+"""Show the progress of a run: a live view in a terminal, plain lines elsewhere. Both only observe the run."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _ROWS = 8
 
 
 class Progress(Protocol):
+    """The display of a run: an observer that is also a context manager."""
+
     def __enter__(self) -> Progress: ...
 
     def __exit__(
@@ -40,6 +42,8 @@ class Progress(Protocol):
 
 
 class SilentProgress:
+    """A display that shows nothing."""
+
     def __enter__(self) -> SilentProgress:
         return self
 
@@ -57,7 +61,7 @@ class SilentProgress:
 
 
 class ReportingProgress(SilentProgress):
-    """Announce warnings and failures, and once that the policy is too slow."""
+    """Announce warnings and failures; if the policy is too slow, announce that once."""
 
     def __init__(self) -> None:
         self._has_warned = False
@@ -71,7 +75,7 @@ class ReportingProgress(SilentProgress):
 
 
 class LineProgress(ReportingProgress):
-    """Print a line also for each new best value and each tenth of the budget."""
+    """Print warnings and failures, each new best value, diverged steps, and each tenth of the budget, as lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +86,7 @@ class LineProgress(ReportingProgress):
         super().__call__(ledger, entry)
         if not isinstance(entry, Receipt):
             return
-        if entry.status == "diverged":  # the live view shows them in its table
+        if entry.status == "diverged":  # the live view shows this in its table
             self.announce(f"trial {entry.trial} diverged at step {entry.step}: {entry.text}")
         best = ledger.best
         if best is not None and best.best_loss != self._best:
@@ -135,7 +139,7 @@ class LiveView(ReportingProgress):
         if isinstance(entry, Order):
             self._order = entry
         super().__call__(ledger, entry)
-        # Drawn in the thread that owns the ledger; the refreshing thread only repeats the finished picture.
+        # The screen is drawn in the thread that owns the ledger; the refreshing thread only repeats the finished picture.
         if time.monotonic() - self._drawn > _EVERY_S:
             self._drawn = time.monotonic()
             self._live.update(self.render(ledger))
@@ -173,16 +177,16 @@ class LiveView(ReportingProgress):
             )
         activity = self._ending or ("deciding" if self._order is None else _describe_training(self._order, ledger))
         table = trial_table(ledger, _ROWS, live=self._ending is None)
+        width = self._console.width - len("^C")  # the terminal prints it behind the panel, where the line must not wrap
         return Panel(
             Group(spending, best_line, Text(activity, overflow="ellipsis", no_wrap=True), Text(), table),
             title=Text(self._title),
             title_align="left",
-            width=self._console.width
-            - len("^C"),  # the terminal prints it behind the panel, where the line must not wrap
+            width=width,
         )
 
     def _forecast(self, ledger: Ledger) -> str:
-        """Return how long the rest takes at the pace of this run."""
+        """Return how long the rest of a budget of epochs takes at the pace of this run; empty for other budgets."""
         seconds = time.monotonic() - self._began
         share = ledger.spent / ledger.budget.total
         if self._ending or not 0.02 < share < 1 or ledger.budget.unit != "epochs":
@@ -196,12 +200,12 @@ def _describe_training(order: Order, ledger: Ledger) -> str:
 
 
 def unconsumed(ledger: Ledger) -> Ledger:
-    """Return a ledger that can be read: after the last call of an observer, others may have appended to its ledger."""
+    """Return the ledger, or a copy if other code has appended to it since the last call of the observer."""
     return ledger.fork() if ledger.is_consumed else ledger
 
 
 def find_remark(entry: Entry | None) -> str | None:
-    """Return a line about an entry that the user should not miss."""
+    """Return a warning about a resume check, or a line about a failed step; None for other entries."""
     if isinstance(entry, Note) and (warning := find_warning(entry)):
         return f"warning: {warning}"
     if isinstance(entry, Receipt) and entry.status == "failed":
@@ -210,7 +214,7 @@ def find_remark(entry: Entry | None) -> str | None:
 
 
 def is_notebook() -> bool:
-    """Return whether the code runs in a notebook, which shows HTML; IPython in a terminal is none."""
+    """Return whether the code runs in a notebook, which shows HTML; IPython in a terminal is not one."""
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
     shell = find_shell()
     return shell is not None and type(shell).__name__ != "TerminalInteractiveShell"

@@ -1,7 +1,7 @@
-"""Why an order was placed: a sentence that a person can check, and the numbers behind it with their units.
+"""Explain why an order was placed: a sentence that a person can check, and the numbers behind it with their units.
 
-What every policy reports about a comparison is listed in `core/deciding/comparison.py`. What a policy adds is put into words
-by its own class, see `core/deciding/why_text.py`; a policy from another package that does not do so keeps its raw names.
+`core/deciding/comparison.py` lists what every policy reports about a comparison. What a policy reports in addition is put into
+words by its own class (see `core/deciding/why_text.py`); if the class of another package does not do so, the raw names are shown.
 """
 
 from __future__ import annotations
@@ -135,6 +135,8 @@ def _ordinal(number: int) -> str:
 
 @dataclass(slots=True)
 class _PolicyHistory:
+    """The facts about a study that reasons need."""
+
     policies: list[tuple[int, str]] = field(default_factory=list)  # number of the first order, name of the policy
     queued: list[Config] = field(default_factory=list)  # configurations that the user asked for
     openings: set[int] = field(default_factory=set)  # numbers of the orders that opened a trial
@@ -148,7 +150,7 @@ class _PolicyHistoryView:
 
     def absorb(self, state: _PolicyHistory, entry: Entry) -> _PolicyHistory:
         if isinstance(entry, Amended) and entry.policy is not None:
-            state.policies.append((-1, entry.policy))  # its first order is not there yet
+            state.policies.append((-1, entry.policy))  # its first order is not placed yet
         elif isinstance(entry, Order):
             if state.policies[-1][0] < 0:
                 state.policies[-1] = (entry.number, state.policies[-1][1])
@@ -168,7 +170,7 @@ def _find_policy_class(order: Order, ledger: Ledger) -> type | None:
     history = ledger.view(_POLICY_HISTORY_VIEW).policies
     name = next(name for first, name in reversed(history) if 0 <= first <= order.number)
     try:
-        return policies.find_class(name)  # imports the module, so it is looked up only when an order is shown
+        return policies.find_class(name)  # this imports the module, so it is done only when an order is shown
     except (PolicyError, ImportError, AttributeError):  # passed as an object, or from a package that is not installed
         return None
 

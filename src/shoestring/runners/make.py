@@ -1,4 +1,4 @@
-"""Make a runner from what a user gives: training code, and the name of a runner or an object."""
+"""Make a runner from what a user gives: training code, and a runner as a name or as an object."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunnerOptions:
 
     runner: str | Runner | RayCluster | None = None  # None: chosen by the number of workers and by the devices
     devices: Devices | None = None  # assigned to the workers in turn
-    live: int | None = None  # largest number of paused trials in memory
+    live: int | None = None  # largest number of trials in memory; with worker processes, of paused trials
     checkpoints_at_most: str | None = None  # disk space, as "2GB"
     hung_after: str | float | None = None  # duration of a step after which it counts as hung
 
@@ -65,7 +65,7 @@ class RunnerOptions:
         return None if self.devices is None else len(parse_devices(self.devices))
 
     def require_workers(self, workers: int) -> None:
-        """Check that this runner can have so many workers."""
+        """Raise a RunnerError if this runner cannot have so many workers."""
         if self.runner == "local" and workers != 1:
             raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
 

@@ -1,7 +1,7 @@
-"""What the loop asks of a runner, and the parts that runners share.
+"""The interface between the loop and a runner, and the parts that runners share.
 
-A runner has a clock of its own (real or simulated) and works on at most `workers` orders at a time. Everything it reports
-comes out of `wait` as entries for the ledger: receipts, losses, notes. It never sees the policy.
+A runner has a clock of its own (real or simulated) and works on at most `workers` orders at a time. It reports through `wait`
+and `interrupt`, as entries for the ledger: receipts, losses, notes. It never sees the policy.
 
 A worker that dies is not a failed trial. The runner reports `Lost` (with `death`, and the seconds of the present step) and
 forgets the order; the loop submits it again as long as it is open in the ledger.
@@ -28,7 +28,7 @@ from shoestring.core.values.text import bounded
 
 RunnerEvent = Receipt | Lost | Note
 NO_METRICS: Mapping[str, float] = {}
-DEFAULT_LIVE_TRIALS = 8  # paused trials kept alive when their size is not known, and they cannot simply be saved
+DEFAULT_LIVE_TRIALS = 8  # paused trials kept alive where memory cannot be measured, or where trials cannot be saved
 
 
 class Runner(Protocol):
@@ -46,7 +46,7 @@ class Runner(Protocol):
 
     @property
     def workers(self) -> int:
-        """The number of orders it can work on now; on a cluster that changes as machines come and go."""
+        """The number of orders that it can carry out now; on a cluster this changes as machines come and go."""
         ...
 
     simulated: bool
@@ -130,7 +130,7 @@ class Runner(Protocol):
         ...
 
     def pause(self) -> float:
-        """Save what `close` would save otherwise, while the study still pays for it; return the seconds that this took."""
+        """Save what `close` would save otherwise, while this time still counts in the study; return the seconds that it took."""
         ...
 
     def close(self, pause: bool = True) -> None:
@@ -145,7 +145,7 @@ class Runner(Protocol):
 
 
 def is_runner(given: object) -> TypeGuard[Runner]:
-    """Return whether this object, given where training code might be, is a runner."""
+    """Return whether an object is a runner; a class of training code is not one, whatever its methods are."""
     return not isinstance(given, type) and all(hasattr(given, part) for part in ("start", "submit", "wait"))
 
 
@@ -153,7 +153,7 @@ def is_runner(given: object) -> TypeGuard[Runner]:
 
 
 class Clock:
-    """Seconds during which the study was being run: it stands still between a stop and the next start."""
+    """A clock of the seconds during which the study was run: it stands still between a stop and the next start."""
 
     def __init__(self) -> None:
         self._zero = time.monotonic()
@@ -166,10 +166,10 @@ class Clock:
 
 
 class RunningSteps(dict[int, float]):
-    """{order: the moment at which its present step began}, and the moment at which these steps will have used up what is left.
+    """A mapping from each order to the moment at which its present step began, with running sums for `cutoff`.
 
-    For runners with a thousand workers, since the loop asks after every receipt, and for those whose workers have prices of
-    their own. Change it by `begin` and `end` only.
+    A runner with a thousand workers returns it because the loop needs the cutoff after every receipt, and a runner whose workers
+    differ in price because it holds their price factors. Change it only with `begin` and `end`.
     """
 
     __slots__ = ("_factor_sum", "_factors", "_priced_sum", "_sum")
@@ -266,7 +266,7 @@ def note_release(order: Order, why: str) -> Note:
 def ordered_value(order: Order, step: int, value: float | None) -> float | None:
     """Return the value that the ledger keeps for this step.
 
-    A value that was not ordered is ignored, except one that is no number: then the step diverged, whether ordered or not.
+    A value that was not ordered is ignored. A value that is nan or infinite is kept in any case: it says that the step diverged.
     """
     return None if value is None or (math.isfinite(value) and not order.validates(step)) else value
 

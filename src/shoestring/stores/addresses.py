@@ -1,4 +1,4 @@
-"""From the address of a ledger store to the store."""
+"""Turn the address of a ledger store into the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.ledger_store import LedgerStore
 
 DEFAULT_STORE = "sqlite:///shoestring.db"  # in the current folder
-PASSWORD_VARIABLE = "SHOESTRING_STORE_PASSWORD"  # for an address without its password; the driver also reads PGPASSWORD
+PASSWORD_VARIABLE = "SHOESTRING_STORE_PASSWORD"  # used if the address has no password; the driver also reads PGPASSWORD
 
 
 def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> LedgerStore:
@@ -58,5 +58,5 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # its name is too long, or a folder on the way cannot be read
+    except OSError:  # its name is too long, or one of its folders cannot be read
         return False

@@ -1,9 +1,9 @@
-"""The database of a ledger store, SQLite or PostgreSQL: its tables, one connection, transactions that are repeated, and errors.
+"""The database of a ledger store, SQLite or PostgreSQL: its tables, its connection, transactions that are repeated, and errors.
 
-One connection serves all threads of a process, one at a time: the main thread appends, another one writes heartbeats. Work is
-repeated for up to a minute while a server restarts or another program locks the file. What the driver raises is turned into our
-errors, with a remedy. The last part of the file is for PostgreSQL: from an address to an engine, where its password comes from,
-and which errors mean that the server has gone away.
+All threads of a process share one connection and use it one at a time: the main thread appends, another one writes heartbeats.
+Work is repeated for up to a minute while a server restarts or another program locks the file. Errors of the driver are turned
+into errors of this package, with a remedy. The last part of the file is for PostgreSQL: it turns an address into an engine, finds
+the password, and recognises errors that mean that the server has gone away.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ LEASES = Table(  # see lease.py
     "leases",
     METADATA,
     Column("study", Text, primary_key=True),
-    Column("holder", Text, nullable=False),  # drawn for each lease; empty once the lease is given back
+    Column("holder", Text, nullable=False),  # a random text for each lease; empty after the lease was released
     Column("host", Text, nullable=False),
     Column("pid", Integer, nullable=False),
-    Column("machine", Text, nullable=False),  # where the pid is valid
+    Column("machine", Text, nullable=False),  # the machine and namespace in which the pid is valid
     Column("started", Text, nullable=False),  # distinguishes the holder from a later process with its pid
     Column("heard_at", Double, nullable=False),
     Column("entries", Integer, nullable=False),  # number of entries in the ledger at the last heartbeat
@@ -76,7 +76,7 @@ SNAPSHOTS = Table(  # see snapshots.py
     "snapshots",
     METADATA,
     Column("study", Text, primary_key=True),
-    Column("seq", Integer, nullable=False),  # the last row that the state of the study includes
+    Column("seq", Integer, nullable=False),  # the last row that the snapshot includes
     Column("first_sum", Text, nullable=False),  # checksum of row 0
     Column("sum", Text, nullable=False),  # checksum of row `seq`
     Column("layout", Text, nullable=False),
@@ -86,7 +86,7 @@ SNAPSHOTS = Table(  # see snapshots.py
 
 
 T = TypeVar("T")
-RETRY_S = 60.0  # how long work is repeated while the server is away: most restarts take less
+RETRY_S = 60.0  # how long work is repeated while the server does not answer; most restarts take less
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.05, 2.0
 _TABLES_LOCK = int.from_bytes(b"shoestr", "big")  # the number of a lock that other programs are unlikely to use
 
@@ -94,8 +94,8 @@ _TABLES_LOCK = int.from_bytes(b"shoestr", "big")  # the number of a lock that ot
 class Database:
     """A connection to the database at an address.
 
-    `path` is SQLite's file, None for a server. `notices` are texts for the user. `on_trouble` is called when work is repeated.
-    With `rescue` a SQLite file is read as far as possible, however damaged it is; for copies only.
+    `path` is the file of SQLite, None for a server. `notices` are texts for the user. `on_trouble` is called when work is
+    repeated. With `rescue`, as much as possible of a damaged SQLite file is read; use it only for copies.
     """
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
@@ -109,7 +109,7 @@ class Database:
             self.path = self._file.path
             self.where = str(self.path)
             address = f"sqlite:///{self.path}" + (f"?{self._file.options}" if self._file.options else "")
-            # Not a method of this object: the engine would keep it alive, and it would never be closed.
+            # The creator is not a method of this object, or the engine would refer to the object, which would never be deleted.
             self._engine = create_engine("sqlite://", creator=self._file.connect, poolclass=StaticPool)
         else:
             url = read_server_address(address)
@@ -124,7 +124,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
-        """Yield a connection whose work is stored as a whole or not at all; errors of the driver become our errors.
+        """Yield a connection whose work is stored completely or not at all. Errors of the driver become errors of this package.
 
         A transaction that is not `durable` does not wait for the disk: a power cut may undo it, but nothing before it.
         """
@@ -147,9 +147,9 @@ class Database:
                 raise StoreError(f"the store {self.where} failed: {' '.join(str(error).split())}") from None
 
     def attempt(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Do this work in a transaction; repeat it for up to a minute while the database is away or locked.
+        """Do this work in a transaction and return its result; repeat it for up to a minute while the database does not answer.
 
-        Work that may have been stored before the connection broke must recognise that; see `SqlStore.insert_rows`.
+        The work may have been stored although the connection broke, so it must recognise that; see `SqlStore.insert_rows`.
         """
         since: float | None = None
         pause_s = _FIRST_RETRY_S
@@ -176,7 +176,7 @@ class Database:
             if not durable:
                 connection.execute(text("SET LOCAL synchronous_commit = off"))
         elif durable != self._is_durable and self._file is not None and self._file.has_wal:
-            # Without a write-ahead log, a commit that does not wait could damage the file in a power cut.
+            # Without a write-ahead log, a power cut after a commit that did not wait could damage the file.
             connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._is_durable = durable
 
@@ -194,8 +194,8 @@ class Database:
             return
         if self._file is not None:
             self._file.require_writable()
-            self._log_ahead(self._file)
-        # One transaction per table: in SQLite, reading whether one exists and then writing another fails beside other writers.
+            self._enable_write_ahead_log(self._file)
+        # One transaction per table, because in SQLite a transaction that first reads and then writes fails if others write.
         for table in METADATA.sorted_tables:
             self.attempt(partial(self._make_table, table))
             self._tables.add(table.name)
@@ -203,20 +203,19 @@ class Database:
 
     def _make_table(self, table: Table, connection: Connection) -> None:
         if not self.path:
-            # "If not exists" does not help two processes that create a PostgreSQL table at the same time: they take turns.
+            # In PostgreSQL, "if not exists" fails if two processes create the table at the same time; the lock prevents that.
             connection.execute(select(func.pg_advisory_xact_lock(_TABLES_LOCK)))
         connection.execute(CreateTable(table, if_not_exists=True))
 
-    def _log_ahead(self, file: SqliteFile) -> None:
+    def _enable_write_ahead_log(self, file: SqliteFile) -> None:
+        """Switch the file to a write-ahead log; if its disk does not support one, note that for the user."""
         deadline = time.monotonic() + files.BUSY_S
         while True:
             try:
                 with self.transaction() as connection:
                     journal = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
                 break
-            except (
-                Away
-            ):  # SQLite does not wait by itself for this statement, and another process creates the same file now
+            except Away:  # another process creates the same file now, and SQLite does not wait for this statement
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
@@ -228,7 +227,7 @@ class Database:
             )
 
     def now(self, connection: Connection) -> float:
-        """Return the time of the clock that all users of the database share: the server's, or this machine's for a file."""
+        """Return the time on the clock that all users of the database share: the server's, or for a file this machine's."""
         if self.path:
             return time.time()
         return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
@@ -243,7 +242,7 @@ class Database:
     def _explained(self, error: DBAPIError) -> StoreError:
         message = " ".join(str(error.orig).split())
         if not self.path:
-            is_away = self._was_connected and is_gone(error)  # an address that never worked is wrong
+            is_away = self._was_connected and is_gone(error)  # if the address never worked, it is wrong
             if is_away:
                 self.close()
             kind = Away if is_away else StoreError
@@ -310,7 +309,7 @@ def make_server_engine(url: URL) -> Engine:
 
 
 def is_gone(error: DBAPIError) -> bool:
-    """Return whether the server has gone away and may come back; not if it answered with an error."""
+    """Return whether the server has gone away and may come back; False if it answered with an error."""
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_GONE)

@@ -12,9 +12,9 @@ from shoestring.stores.ledger_store import Heartbeat
 
 
 class MemoryStore:
-    """Entries by study, in this process only. The methods are those of `LedgerStore`.
+    """Stores the entries of studies in the memory of this process. The methods are those of `LedgerStore`.
 
-    Every caller gets a ledger of its own, as from a database: an append consumes the ledger of one caller only.
+    Every caller gets a ledger of its own, as from a database, so an append consumes the ledger of only one caller.
     """
 
     where = "memory"
@@ -28,7 +28,7 @@ class MemoryStore:
         return list(self._entries)
 
     def load(self, study: str) -> Ledger | None:
-        """Return the study's ledger, None if there is no such study."""
+        """Return the study's ledger; None if there is no such study."""
         return Ledger(self._entries[study]) if study in self._entries else None
 
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
@@ -47,12 +47,12 @@ class MemoryStore:
         heartbeat: Heartbeat | None = None,
         durable: bool = True,
     ) -> Ledger:
-        """Add all of these entries behind the last entry of `ledger`, or none; see `LedgerStore.append`."""
+        """Add all of these entries after the last entry of `ledger`, or none; see `LedgerStore.append`."""
         stored = self._entries.get(study, [])
         if len(stored) != (len(ledger) if ledger else 0):
             raise Conflict(f"the study {study!r} has grown since it was read: reload and decide again")
         grown = ledger
-        for entry in entries:  # proposed only: if one of them breaks a rule, `ledger` is still good
+        for entry in entries:  # only proposed: if one of them breaks a rule, `ledger` can still be used
             grown = Ledger([entry]) if grown is None else grown.propose(entry)
         if grown is None:
             raise StoreError(f"the study {study!r} cannot begin without an entry")
@@ -63,10 +63,10 @@ class MemoryStore:
         return grown
 
     def finish_run(self, study: str, ledger: Ledger) -> None:
-        """Do nothing: there is nothing to open again."""
+        """Do nothing: a study in memory is not opened again."""
 
     def lease(self, study: str) -> MemoryLease:
-        """Take the right to run this study; raises StudyInUse if another run of this process has it."""
+        """Return the lease of this study; raise StudyInUse if another run in this process has it."""
         if study in self.leased:
             raise StudyInUse(f"the study {study!r} is being run in this process already")
         return MemoryLease(self, study)
@@ -76,7 +76,7 @@ class MemoryLease:
     """The right to run a study of a `MemoryStore`."""
 
     lost = False
-    uncharged_s: Mapping[int, float] = {}  # nothing outlives the process
+    uncharged_s: Mapping[int, float] = {}  # nothing survives the end of the process
 
     def __init__(self, store: MemoryStore, study: str) -> None:
         self._store, self._study = store, study

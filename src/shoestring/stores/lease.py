@@ -1,18 +1,19 @@
-"""The lease: who runs a study. One row per study, refreshed by heartbeats; a lease of a dead process is taken over.
+"""The lease: which process runs a study. It is one row per study, with heartbeats; the lease of a dead process is taken over.
 
-A holder is dead if its process is gone (which can be seen only from its own machine), or if no heartbeat came for a minute.
-The row outlives its holder, because its last heartbeat says which steps were under way: the next holder charges for them.
+A holder is dead if its process has ended (which can be seen only on its own machine), or if no heartbeat came for a minute.
+The row is not deleted with its holder, because the last heartbeat says which steps were under way: the next holder charges for
+them.
 
 **Every second is charged.** Every append of the holder stores a heartbeat in the same transaction, so the start of each step is
-known; a thread repeats it every second. When exactly the holder died after its last heartbeat is not known, so the next holder
-adds the time since then, but at most one heartbeat. So no time goes uncharged, and at most one heartbeat is charged too much.
-Nothing is added for a holder that stopped regularly: it charged everything itself.
+known; a thread writes another one every second. It is not known when exactly the holder died after its last heartbeat, so the
+next holder adds the time since then, but at most the time of one heartbeat. So no time is left uncharged, and at most the time of
+one heartbeat is charged too much. Nothing is added for a holder that stopped regularly, because it charged everything itself.
 
 **No second is charged twice.** A heartbeat stores the number of entries in the ledger together with the seconds of the steps
-under way. If an entry behind that number is about the same order (or the loss of its trial), that step has been charged: by its
-receipt, or by an earlier holder that took over and crashed in turn. A holder that takes over first writes the seconds that are
-due, marked as `settled`, and leaves them until one of its own appends has charged them. If it crashes before that, nothing is
-lost, and the next holder adds nothing to them.
+under way. If an entry after that number is about the same order (or the loss of its trial), that step has been charged: by its
+receipt, or by an earlier holder that took over and then crashed too. A holder that takes over first writes the seconds that are
+to be charged, marked as `settled`, and does not change them until one of its own appends has charged them. If it crashes before
+that, nothing is lost, and the next holder adds nothing to them.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from shoestring.errors import Conflict, StoreError, StudyInUse
 from shoestring.stores.database import LEASES, Database
 from shoestring.stores.ledger_store import HEARTBEAT_S
 
-SILENCE_S = 60.0  # without a heartbeat, after which a holder counts as dead
-_SETTLED = "settled"  # a key among the orders under way: no time is to be added to them
+SILENCE_S = 60.0  # a holder without a heartbeat for longer than this counts as dead
+_SETTLED = "settled"  # a key beside the orders under way; it means that no time may be added to them
 
 
 class Process(NamedTuple):
@@ -51,7 +52,7 @@ class Process(NamedTuple):
 
     @classmethod
     def this(cls) -> Process:
-        """Return this process; `machine` is its boot and process namespace, since containers share names of hosts, not pids."""
+        """Return this process; `machine` is its boot and process namespace, as containers may share a host name, but no pids."""
         boot = Path("/proc/sys/kernel/random/boot_id")
         try:
             machine = f"{boot.read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
@@ -62,10 +63,8 @@ class Process(NamedTuple):
     def is_dead(self) -> bool:
         """Return whether this process has certainly ended; False if that cannot be known from here."""
         here = Process.this()
-        if (self.host, self.machine) != (
-            here.host,
-            here.machine,
-        ) or os.name == "nt":  # on Windows signal 0 would end the process
+        is_here = (self.host, self.machine) == (here.host, here.machine)
+        if not is_here or os.name == "nt":  # on Windows signal 0 would end the process
             return False
         try:
             os.kill(self.pid, 0)
@@ -78,6 +77,7 @@ class Process(NamedTuple):
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:
+    """Return the state of a process and the time of its start as Linux shows them; empty texts if they cannot be read."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return after_name[0], after_name[19]
@@ -92,7 +92,7 @@ class SqlLease:
         self.lost = False
         self.uncharged_s: Mapping[int, float] = {}
         self._database, self._study, self._holder = database, study, secrets.token_hex(8)
-        self._has_uncharged = False  # the seconds of the last holder are not charged yet; the row still has them
+        self._has_uncharged = False  # whether the row still has seconds of the last holder that are not charged yet
         entries, running_s = self._take()
         try:
             if running_s and (ledger := load(study)) is not None:
@@ -104,18 +104,18 @@ class SqlLease:
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
         """Write a heartbeat; see `Lease.beat`."""
-        # If the database is locked or away, the next heartbeat comes soon.
+        # An error does no harm, because the next heartbeat follows soon.
         with suppress(StoreError), self._database.transaction() as connection:
             self._write(connection, {} if self._has_uncharged else _encode_heartbeat(entries, running_s))
 
     def beat_with(self, connection: Connection, entries: int, running_s: Mapping[int, float]) -> None:
-        """Write the heartbeat of an append in its transaction; raise StudyInUse if the lease is gone, to undo the append."""
+        """Write the heartbeat of an append in its transaction; raise StudyInUse if the lease was lost, to undo the append."""
         self._write(connection, _encode_heartbeat(entries, running_s))
         if self.lost:
             raise StudyInUse(f"the study {self._study!r} was taken over by another process: this one stops")
 
     def mark_charged(self) -> None:
-        """Note that an append was stored: the first one charges all that the last holder left."""
+        """Record that an append was stored; the first one charges all seconds of the last holder."""
         self._has_uncharged = False
 
     def _write(self, connection: Connection, columns: Mapping[str, Any]) -> None:
@@ -130,9 +130,9 @@ class SqlLease:
         self._release()
 
     def _take(self) -> tuple[int, Mapping[int, float]]:
-        """Take the lease; return (entries, {order: seconds}) of what was under way when the last holder ended.
+        """Take the lease; return the number of entries and {order: seconds} of the steps under way when the last holder ended.
 
-        The row is changed only if it is as it was read, so only one of two processes gets the lease.
+        The row is changed only if it has not changed since it was read, so only one of two processes gets the lease.
         """
         while True:
             with suppress(Conflict):
@@ -146,7 +146,7 @@ class SqlLease:
         if last is None:
             connection.execute(insert(LEASES).values(study=self._study, entries=0, running="{}", **mine))
             return 0, {}
-        if last.holder == self._holder:  # an earlier try succeeded before the connection broke
+        if last.holder == self._holder:  # an earlier attempt succeeded, and then the connection broke
             return last.entries, _seconds_under_way(last, now)
         _check_free(last, now)
         running_s = _seconds_under_way(last, now)
@@ -157,12 +157,12 @@ class SqlLease:
         return (last.entries, running_s) if connection.execute(statement).rowcount == 1 else None
 
     def _release(self) -> None:
-        """Give the lease back, with its last heartbeat. A failure does no harm: after a minute of silence the study is free."""
+        """Release the lease. If that fails, the study is free after a minute without heartbeats."""
         with suppress(StoreError), self._database.transaction() as connection:
             self._update(connection, holder="")
 
     def _update(self, connection: Connection, **values: Any) -> int:
-        """Update our row; return the number of updated rows, 1, or 0 if the lease is gone."""
+        """Update the row of this lease and return the number of updated rows: 1, or 0 if the lease was lost."""
         parameters = {
             "of_study": self._study,
             "of_holder": self._holder,
@@ -173,13 +173,13 @@ class SqlLease:
 
 @cache
 def _update_of(names: tuple[str, ...]) -> Update:
-    """Return the update of these columns, made once: making it takes longer than executing it, and every append does."""
+    """Return the statement that updates these columns; it is cached, because making it takes longer than executing it."""
     mine = (LEASES.c.study == bindparam("of_study")) & (LEASES.c.holder == bindparam("of_holder"))
     return update(LEASES).where(mine).values({name: bindparam(f"new_{name}") for name in names})
 
 
 def _check_free(last: Row[Any], now: float) -> None:
-    silent_s = abs(now - last.heard_at)  # absolute, so that a clock that was set back does not keep a dead holder alive
+    silent_s = abs(now - last.heard_at)  # absolute, because a clock that was set back must not hide a death
     if not last.holder or silent_s > SILENCE_S or Process(last.host, last.pid, last.machine, last.started).is_dead():
         return
     raise StudyInUse(
@@ -193,7 +193,7 @@ def _encode_heartbeat(entries: int, running_s: Mapping[int, float]) -> dict[str,
 
 
 def _encode_seconds(running_s: Mapping[int, float]) -> dict[str, Any]:
-    """Return the seconds by order as stored, with their price factor where it is not 1."""
+    """Return the seconds by order as they are stored, with their price factor if it is not 1."""
     return {str(number): _with_price(seconds, price_of(seconds)) for number, seconds in running_s.items()}
 
 
@@ -202,7 +202,7 @@ def _with_price(seconds: float, price_factor: float) -> float | list[float]:
 
 
 def _seconds_under_way(last: Row[Any], now: float) -> dict[int, float]:
-    """Return the seconds of the steps under way when the last holder ended, with the time that it may have lived since."""
+    """Return the seconds of the steps under way when the last holder ended, its time after the last heartbeat included."""
     try:
         stored = loads(last.running)
         is_settled = stored.pop(_SETTLED, False) or not last.holder
@@ -213,11 +213,11 @@ def _seconds_under_way(last: Row[Any], now: float) -> dict[int, float]:
             under_way[int(number)] = PricedSeconds(float(seconds) + unheard_s, float(price_factor))
         return under_way
     except (ValueError, TypeError, AttributeError):
-        return {}  # a heartbeat has no checksum, unlike the ledger; damage must not block the study
+        return {}  # unlike the ledger, a heartbeat has no checksum; a damaged one must not block the study
 
 
 def find_uncharged(ledger: Ledger, entries: int, running_s: Mapping[int, float]) -> dict[int, float]:
-    """Return the steps that were under way when the ledger had `entries`, without those that later entries are about."""
+    """Return those of the steps under way, as {order: seconds}, that no entry after the first `entries` has charged."""
     orders: set[Any] = set()
     trials: set[int] = set()
     for entry in ledger.entries(entries):

@@ -1,13 +1,14 @@
-"""What a study needs of a ledger store: the contracts `LedgerStore` and `Lease`, and the thread that writes heartbeats.
+"""The contract of a ledger store, `LedgerStore` and `Lease`, and the thread that writes heartbeats.
 
-Entries of one study are numbered 0, 1, 2, …. `append` succeeds only if its entries get the next numbers, so of two writers at
-most one succeeds. A `Lease` is the right to run a study. A process that takes it over from a dead process learns which steps
+Entries of one study are numbered 0, 1, 2, …. `append` succeeds only if its entries get the next numbers, so at most one of two
+writers succeeds. A `Lease` is the right to run a study. A process that takes it over from a dead process learns which steps
 were under way, and charges for them.
 
-When entries reach the disk. An entry is in the store as soon as it is appended, so the death of its process loses nothing. A
-power cut may: therefore an append waits until its entries are on the disk, but at most ten times a second. Quicker entries
-do not wait; the next heartbeat, within a tenth of a second, takes them to the disk while the next step is trained. Waiting for
-each of them would cost as much as the training. So a power cut takes at most a tenth of a second of a study.
+**When entries reach the disk.** An entry is in the store as soon as it is appended, so nothing is lost when its process dies. But
+entries that are not on the disk can be lost in a power cut. So an append waits until its entries are on the disk, but at most
+ten times a second, because waiting for quick steps could take as long as training them. Appends in between do not wait: the next
+heartbeat, within a tenth of a second, writes their entries to the disk while the next step is trained. So a power cut loses at
+most the entries of a tenth of a second.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from shoestring.core.ledger.ledger import Ledger
 
 
 class Lease(Protocol):
-    """The right to run a study, until it is closed as a context manager."""
+    """The right to run a study. It is a context manager, and ends with its block."""
 
-    lost: bool  # another process has taken it over
+    lost: bool  # whether another process has taken it over
     uncharged_s: Mapping[int, float]  # {order: seconds} of steps that were under way when the last holder died
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
@@ -64,7 +65,7 @@ class Heartbeat(NamedTuple):
 
 
 class LedgerStore(Protocol):
-    """Where ledgers are stored. `MemoryStore` and `SqlStore` are the two that exist."""
+    """Stores the ledgers of studies. This package has two: `MemoryStore` and `SqlStore`."""
 
     @property
     def where(self) -> str:
@@ -102,14 +103,14 @@ class LedgerStore(Protocol):
         ...
 
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
-        """Return the ledger with all entries that others have appended since.
+        """Return the ledger with all entries that others have appended since it was read.
 
         Parameters
         ----------
         study : str
             Name of the study.
         ledger : Ledger
-            The ledger as it was read or written last. It is consumed if there are new entries.
+            The ledger that was read or written last. It is consumed if there are new entries.
 
         Returns
         -------
@@ -126,21 +127,21 @@ class LedgerStore(Protocol):
         heartbeat: Heartbeat | None = None,
         durable: bool = True,
     ) -> Ledger:
-        """Store all of these entries behind the last entry of `ledger`, or none of them.
+        """Store all of these entries after the last entry of `ledger`, or none of them.
 
         Parameters
         ----------
         study : str
             Name of the study.
         ledger : Ledger or None
-            The ledger that the entries were decided on; None for a new study. It is consumed if the entries are stored.
+            The ledger on which the entries were decided; None for a new study. It is consumed if the entries are stored.
         *entries : Entry
-            What to append.
+            The entries to append.
         heartbeat : Heartbeat, optional
-            Stored together with the entries.
+            The heartbeat to store together with the entries.
         durable : bool
-            Wait until the entries are on the disk. Without it they survive the end of this process, but a power cut may
-            take the newest ones: for entries that can be computed again.
+            Wait until the entries are on the disk. Without it, they survive the end of this process, but the newest ones may
+            be lost in a power cut.
 
         Returns
         -------
@@ -150,21 +151,21 @@ class LedgerStore(Protocol):
         Raises
         ------
         Conflict
-            If others have appended behind `ledger`.
+            If others have appended entries after those of `ledger`.
         StudyInUse
             If the lease of the heartbeat has been taken over by another process.
         """
         ...
 
     def finish_run(self, study: str, ledger: Ledger) -> None:
-        """Prepare the next opening of this ledger at the end of a run. May do nothing.
+        """Prepare, at the end of a run, for the next time that the study is opened. This may do nothing.
 
         Parameters
         ----------
         study : str
             Name of the study.
         ledger : Ledger
-            Its newest ledger.
+            The newest ledger of the study.
         """
         ...
 
@@ -184,18 +185,18 @@ class LedgerStore(Protocol):
         Raises
         ------
         StudyInUse
-            If a living process has it; the message names that process.
+            If a living process has the right; the message names that process.
         """
         ...
 
 
 HEARTBEAT_S = 1.0  # a crash is charged for at most this much time beyond the last heartbeat
-_EVERY_S = 0.8 * HEARTBEAT_S  # a little more often, so that a slow disk leaves no time between two heartbeats uncharged
-_TO_DISK_S = 0.1  # between two entries that wait for the disk
+_EVERY_S = 0.8 * HEARTBEAT_S  # a little more often, so that with a slow disk no time between heartbeats is lost
+_TO_DISK_S = 0.1  # shortest time between two appends that wait for the disk
 
 
 class HeartbeatThread(threading.Thread):
-    """Calls `beat` every second, also while a long step keeps the main thread busy, and soon after entries were stored."""
+    """Calls `beat` about every second, also during a long step of the main thread, and soon after entries were stored."""
 
     def __init__(self, beat: Callable[[], None]) -> None:
         super().__init__(daemon=True, name="shoestring-heartbeat")
@@ -204,7 +205,7 @@ class HeartbeatThread(threading.Thread):
         self.start()
 
     def wait_for_disk(self) -> bool:
-        """Return whether the next entry should wait for the disk; if not, a heartbeat takes it there soon."""
+        """Return whether the next append should wait for the disk; if not, a heartbeat will soon write its entries there."""
         now = time.monotonic()
         if now - self._on_disk_at >= _TO_DISK_S:
             self._on_disk_at = now
@@ -216,7 +217,7 @@ class HeartbeatThread(threading.Thread):
         """Write heartbeats until `stop` is called."""
         while not self._stopped.is_set():
             if self._is_wanted.wait(_EVERY_S):
-                self._stopped.wait(_TO_DISK_S)  # entries that come meanwhile go to the disk with the same heartbeat
+                self._stopped.wait(_TO_DISK_S)  # the same heartbeat is then enough for all entries stored meanwhile
                 self._is_wanted.clear()
             if not self._stopped.is_set():
                 self._beat()

@@ -1,8 +1,8 @@
-"""Repair of a damaged store: every entry up to the last good one is copied into a new store.
+"""Repair a damaged store: copy every entry up to the last good one into a new store.
 
-The damaged file is copied first, with the journal that belongs to it, and only the copy is ever opened: even reading a
-SQLite file may write to it, when a journal is left over from a crash. The rows are then read one by one, each by its key, so
-an unreadable page costs the entries from there on, but none before it.
+The damaged file is copied first, together with its journal, and only the copy is opened, because even reading a SQLite file may
+write to it if a crash has left a journal. Then the rows are read one by one, each by its key. So if a page cannot be read, the
+entries from there on are lost, but none before it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class RepairResult:
     """What `repair` did."""
 
     n_copied: int  # entries in the new store
-    n_dropped: int | None  # entries behind them that were still there; None: they cannot be counted
-    reason: str  # what is wrong with the first entry that was dropped; empty: nothing
+    n_dropped: int | None  # later entries that were not copied; None if they cannot be counted
+    reason: str  # what is wrong with the first entry that was not copied; empty if all were copied
 
 
 def repair(address: str, study: str, new_address: str) -> RepairResult:
-    """Copy the good entries of a study into a store that does not exist yet; the damaged one is never written."""
+    """Copy the good entries of a study into a new store, and return what was copied. The damaged store is not changed."""
     damaged, new = _sql(address, must_exist=True), _sql(new_address)
     if new.path is not None and new.path.exists():
         raise StoreError(f"{new.path} exists: give the repaired study a file of its own with -o NEW")
@@ -48,7 +48,7 @@ def repair(address: str, study: str, new_address: str) -> RepairResult:
     except StoreError:
         new.close()
         if new.path is not None:
-            for ending in ("", "-shm", *JOURNALS):  # it did not exist before
+            for ending in ("", "-shm", *JOURNALS):  # the file did not exist before
                 Path(f"{new.path}{ending}").unlink(missing_ok=True)
         raise
     missing = f"entry {len(good_rows)} is missing" if n_dropped else ""
@@ -64,7 +64,7 @@ def count_good_entries(store: SqlStore, study: str) -> tuple[int, str]:
 
 @contextmanager
 def _readable(store: SqlStore) -> Iterator[SqlStore]:
-    """Yield a store with the same rows that may be opened: a copy of a file, or the server itself."""
+    """Yield a store that has the same rows and may be opened: a copy of the file, or the server itself."""
     if store.path is None:
         yield store
         return

@@ -1,14 +1,14 @@
 """A ledger store in a database: a SQLite file, or PostgreSQL for several machines.
 
-An append passes three layers. `study/journal.py` knows the newest ledger of the study in this process. `SqlStore`, here,
-applies the entries to the ledger, so that the rules are checked first, and turns them into rows. `Database` runs one
-transaction, and repeats it while the database does not answer.
+An append passes three layers. `study/journal.py` knows the newest ledger of the study in this process. `SqlStore` applies the
+entries to the ledger, which checks the rules, and then turns them into rows. `Database` runs one transaction, and repeats it
+while the database does not answer.
 
-There is one append-only table, keyed by (study, seq). Of two writers that both want to write entry n, one violates the key
-and gets a `Conflict`: no other lock is needed. A row is never changed once it is written.
+There is one append-only table with the key (study, seq). If two writers want to write entry n, one of them violates the key and
+gets a `Conflict`, so no other lock is needed. A row is never changed after it was written.
 
-The store remembers the checksum of every row that it has verified, so what others append is verified from there on and not
-from the first row. A long study is opened from a snapshot (see `snapshots.py`); its earlier rows are read when needed.
+The store remembers the checksum of every row that it has verified. So only the rows that others append are verified, not all rows
+again. A long study is opened from a snapshot (see `snapshots.py`); its earlier rows are read when they are needed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SqlStore:
     address : str
         The address of the database.
     rescue : bool
-        Read a SQLite file as far as possible, however damaged it is. For copies only.
+        Read as much as possible of a damaged SQLite file. Use this only for copies.
 
     Raises
     ------
@@ -64,10 +64,10 @@ class SqlStore:
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
         self.database = Database(address, rescue=rescue)
-        self.path = self.database.path  # SQLite's file, None for a server
-        self.has_password = self.database.has_password  # which `where` leaves out
-        self.address = self.database.address  # opens the same store again, from any folder; with the password, if any
-        self.notices = self.database.notices  # what the user should know about it, once it has been used
+        self.path = self.database.path  # the file of SQLite; None for a server
+        self.has_password = self.database.has_password  # whether the address has a password, which `where` leaves out
+        self.address = self.database.address  # opens the same store from any folder; includes the password
+        self.notices = self.database.notices  # texts for the user; filled when the store is used
         self._lock = self.database.lock
         self._known: dict[str, _KnownRows] = {}
 
@@ -78,7 +78,7 @@ class SqlStore:
 
     @property
     def on_trouble(self) -> Callable[[str], None]:
-        """Called with one line when the store does not answer, and when it answers again. By default a warning."""
+        """The function that is called with one line when the store stops or starts to answer; by default it issues a warning."""
         return self.database.on_trouble
 
     @on_trouble.setter
@@ -105,9 +105,9 @@ class SqlStore:
             return self._follow(study, None, rows) if rows else None
 
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
-        """Return the ledger with all entries that others have appended since."""
+        """Return the ledger with all entries that others have appended since it was read."""
         with self._lock:
-            if self._last_sum(study, len(ledger)) is None:  # it was read through another object
+            if self._last_sum(study, len(ledger)) is None:  # the ledger was read through another object
                 loaded = self.load(study)
                 if loaded is None:
                     raise StoreError(
@@ -126,14 +126,14 @@ class SqlStore:
         heartbeat: Heartbeat | None = None,
         durable: bool = True,
     ) -> Ledger:
-        """Store all of these entries behind the last entry of `ledger`, or none; see `LedgerStore.append`."""
+        """Store all of these entries after the last entry of `ledger`, or none; see `LedgerStore.append`."""
         if not _is_name(study):
             raise StoreError(f"the study cannot be named {study!r}: a name is one line of printable characters")
         with self._lock:
             seq, previous = self._find_end(study, ledger)
             at, grown, rows = time.time(), ledger, []
             for number, entry in enumerate(entries, seq):
-                # Proposed only: if the rows cannot be stored, `ledger` is still good.
+                # The entry is only proposed: if the rows cannot be stored, `ledger` can still be used.
                 grown = Ledger([entry]) if grown is None else grown.propose(entry)
                 row = write(study, number, entry, previous, at)
                 previous = row.sum
@@ -156,15 +156,15 @@ class SqlStore:
             self._write_due_snapshot(study, ledger, at_rest=True)
 
     def lease(self, study: str) -> SqlLease:
-        """Take the right to run this study; raises StudyInUse if a living process has it."""
+        """Return the lease of this study; raise StudyInUse if a living process has it."""
         self.database.make_tables()
         return SqlLease(self.database, study, self.load)
 
     def close(self) -> None:
-        """Close the connection to the database. A store that is no longer used does so by itself."""
+        """Close the connection to the database. It is also closed when the store is deleted."""
         self.database.close()
 
-    # rows, sound or not ----------------------------------------------------------------------------------------------
+    # rows without checks ---------------------------------------------------------------------------------------------
 
     def insert_rows(self, rows: list[Row], *, heartbeat: Heartbeat | None = None, durable: bool = True) -> None:
         """Store all of these rows of one study, or none, and a heartbeat with them."""
@@ -185,19 +185,19 @@ class SqlStore:
             last = self.read_row(rows[-1].study, rows[-1].seq) if tries > 1 else None
             if last is None or last.sum != rows[-1].sum:
                 raise _conflict(rows[0].study) from None
-            # They are ours: an earlier try stored them, and its answer was lost with the connection.
+            # The rows are stored: an earlier attempt succeeded, but its answer was lost with the connection.
         if heartbeat is not None:
             assert isinstance(heartbeat.lease, SqlLease)
             heartbeat.lease.mark_charged()
 
     def read_row(self, study: str, seq: int) -> Row | None:
-        """Return one row, unverified; None if there is none."""
+        """Return one row without verifying it; None if there is none."""
         at_key = select(*_ROW).where(ENTRIES.c.study == study, ENTRIES.c.seq == seq)
         found = self.database.attempt(lambda connection: connection.execute(at_key).one_or_none())
         return None if found is None else Row(*found)
 
     def count_rows(self, study: str) -> int:
-        """Return the number of rows of this study, sound or not."""
+        """Return the number of rows of this study, damaged ones included."""
         rows = select(func.count()).select_from(ENTRIES).where(ENTRIES.c.study == study)
         return self.database.attempt(lambda connection: connection.execute(rows).scalar_one())
 
@@ -215,10 +215,10 @@ class SqlStore:
             n_good, reason = count_good_entries(self, study)
             raise self._damaged(study, n_good, reason) from None
 
-    # rows, verified --------------------------------------------------------------------------------------------------
+    # verified rows ---------------------------------------------------------------------------------------------------
 
     def _follow(self, study: str, ledger: Ledger | None, rows: list[Row]) -> Ledger:
-        """Return the ledger with these rows behind it; `ledger` is consumed if all rows are good."""
+        """Return the ledger extended by these rows; `ledger` is consumed if all rows are good."""
         known = self._known.setdefault(study, _KnownRows())
         count = len(ledger) if ledger is not None else 0
         previous = self._last_sum(study, count)
@@ -239,12 +239,12 @@ class SqlStore:
         return grown
 
     def _last_sum(self, study: str, count: int) -> str | None:
-        """Return the checksum of the last of the first `count` rows; None if it is not known here."""
+        """Return the checksum of the last of the first `count` rows; None if this object does not know it."""
         sums = self._known[study].sums if study in self._known else []
         return NO_SUM if count == 0 else sums[count - 1] if count <= len(sums) else None
 
     def _find_end(self, study: str, ledger: Ledger | None) -> tuple[int, str]:
-        """Return the number of the next entry and the checksum before it; raises Conflict if that row is known to exist."""
+        """Return the number of the next entry and the checksum before it; raise Conflict if that entry is known to exist."""
         count = len(ledger) if ledger is not None else 0
         if self._last_sum(study, count) is None:  # the ledger was read through another object
             self.load(study)
@@ -256,7 +256,7 @@ class SqlStore:
     # snapshots -------------------------------------------------------------------------------------------------------
 
     def _load_snapshot(self, study: str) -> Ledger | None:
-        """Return the ledger made of its snapshot and the rows behind it; None if there is no snapshot to be trusted."""
+        """Return the ledger made from a snapshot and the later rows; None if there is no snapshot that can be trusted."""
         found = snapshots.read(self.database, study) if _is_name(study) else None
         if found is None:
             return None
@@ -266,7 +266,7 @@ class SqlStore:
             rows = self._read_rows(study, found.seq)
             ((first, opened),) = verify(study, self._read_rows(study, 0, 1))
         except (DamagedStore, BadRow, ValueError):
-            return None  # reading from the first row says what is wrong
+            return None  # reading from the first row will show what is wrong
         fits = bool(rows) and found.fits(first, rows[0])
         if state is None or not fits or not isinstance(opened, Opened):
             return None
@@ -275,7 +275,7 @@ class SqlStore:
         return self._follow(study, ledger, rows[1:])
 
     def _read_covered_entries(self, snapshot: Snapshot) -> list[Entry]:
-        """Return the entries that a snapshot covers, each of them verified."""
+        """Verify and return the entries that a snapshot covers."""
         entries: list[Entry] = []
         with self._lock, _without_collector():
             rows = self._read_rows(snapshot.study, 0, snapshot.seq + 1)
@@ -292,7 +292,7 @@ class SqlStore:
         known, count = self._known.get(study), len(ledger)
         if known is None or len(known.sums) != count or not snapshots.is_due(count, known.snapshot_at, at_rest=at_rest):
             return
-        known.snapshot_at = count  # also when writing it fails: it is only a convenience
+        known.snapshot_at = count  # also if writing fails, because the study can be opened without a snapshot
         last_sum = known.sums[-1]
         assert last_sum is not None
         with suppress(StoreError), _without_collector():
@@ -309,7 +309,7 @@ class SqlStore:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Switch Python's garbage collector off: many objects are made that all stay, and searching them costs half the time."""
+    """Switch Python's garbage collector off: all objects that are made here stay, and searching them would take half the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""SQLite files: how they are opened, and how files are read that cannot be written.
+"""SQLite files: how they are opened, and how read-only files are read.
 
-A file on read-only media is opened for reading. If it has a journal that SQLite would have to merge into it first, a copy of
-both is read instead, because the newest entries are in the journal.
+A read-only file is opened for reading. If SQLite would first have to merge a journal into the file, a copy of both is read
+instead, because the newest entries are in the journal.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class SqliteFile:
 
     path: Path
     options: str = ""  # SQLite's own options, such as vfs=
-    rescue: bool = False  # read it as far as possible, however damaged
-    has_wal: bool = False  # it is known to have a write-ahead log
+    rescue: bool = False  # whether to read as much as possible of a damaged file
+    has_wal: bool = False  # whether the file is known to have a write-ahead log
     _copy: TemporaryDirectory[str] | None = None
 
     @classmethod
     def at(cls, address: str, *, rescue: bool) -> SqliteFile:
-        """Return the file at an address `sqlite:///file.db`."""
+        """Return the file at an address such as `sqlite:///file.db`."""
         rest = address.partition("://")[2]
         name, _, options = rest.removeprefix("/").partition("?")
         if not rest.startswith("/") or name in ("", ":memory:"):
@@ -41,7 +41,7 @@ class SqliteFile:
 
     @property
     def is_writable(self) -> bool:
-        """Whether it can be written; for a file that does not exist yet SQLite itself reports problems."""
+        """Whether the file can be written; True for a file that does not exist yet, where SQLite itself reports problems."""
         return not self.path.exists() or (os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK))
 
     def require_writable(self) -> None:
@@ -58,14 +58,14 @@ class SqliteFile:
         if not any(Path(f"{self.path}{ending}").exists() for ending in JOURNALS):
             return _open(self.path, "mode=ro&immutable=1")
         try:
-            return _open(self.path, "mode=ro")  # perhaps another process may write and has it open
+            return _open(self.path, "mode=ro")  # works while another process, which may write, has it open
         except sqlite3.OperationalError:  # SQLite would have to write the index of the journal into the folder
             self._copy = TemporaryDirectory(prefix="shoestring-", ignore_cleanup_errors=True)
             return _open(copy_file(self.path, Path(self._copy.name)), "")
 
 
 def copy_file(path: Path, folder: Path) -> Path:
-    """Copy the file and the journal that belongs to it into a folder; return the copy."""
+    """Copy the file and its journal into a folder; return the path of the copy."""
     copy = folder / "copy.db"
     try:
         for ending in ("", *JOURNALS):
@@ -85,7 +85,7 @@ def is_filled(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # it may exist: SQLite will report what is wrong
+        return True  # it may exist, and SQLite will report what is wrong
 
 
 def _open(path: Path, options: str, *, rescue: bool = False) -> sqlite3.Connection:
@@ -93,7 +93,7 @@ def _open(path: Path, options: str, *, rescue: bool = False) -> sqlite3.Connecti
         f"file:{quote(str(path))}?{options}", uri=True, timeout=BUSY_S, check_same_thread=False
     )
     try:
-        # A file to be rescued may be cut short; without this setting SQLite refuses to read it at all.
+        # A damaged file may be too short; without this setting SQLite would not read it at all.
         connection.execute("PRAGMA writable_schema=ON" if rescue else "PRAGMA synchronous=FULL")
         if "mode=ro" in options:
             connection.execute("SELECT count(*) FROM sqlite_master")  # SQLite reads the file only now

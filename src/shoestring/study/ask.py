@@ -1,9 +1,9 @@
 """Ask and tell: users who train in their own loop ask for orders and report on them, from any number of machines.
 
 No process holds the lease. Each call reads what other processes have appended, decides on that ledger, and appends; if another
-process was faster, it starts again. So an order is recorded before it is returned, and all machines together stay within the
-budget. The time of entries (`at`) is the clock of the machine, because there is no runner. `serving/session.py` does the same
-for the workers of `shoestring serve`.
+process has appended in the meantime, it starts again. So an order is recorded before it is returned, and all machines together
+stay within the budget. The time of entries (`at`) is the clock of the machine, because there is no runner.
+`serving/session.py` does the same for the workers of `shoestring serve`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StepReport:
 
     value: float | None = None
     cost_s: float | None = None  # None: the time since the step before
-    failed: str | None = None  # the text of its failure
+    failed: str | None = None  # the text of the failure, if the step failed
     saved_step: int | None = None  # the newest step from which others can continue; None: the reported step
     worker: str = ""
 
@@ -45,8 +45,8 @@ class StepReport:
 def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, patience_s: float | None) -> Order | None:
     """Record and return the next order; None if there is nothing to train now.
 
-    Orders without a report for `patience_s` are released first. `policy` is called for each ledger that is decided on, because
-    another process may have changed the policy.
+    Orders without a report for `patience_s` are released first. `policy` is called before each decision, because another
+    process may have changed the policy.
     """
     journal.append_newest(lambda ledger: release_overdue(ledger, patience_s))
     orders = journal.append_newest(lambda ledger: next_orders(ledger, policy(), thinking))
@@ -54,21 +54,21 @@ def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, pati
 
 
 def next_orders(ledger: Ledger, policy: Policy, thinking: Thinking) -> list[Order]:
-    """Return the next order as a list; an empty one if there is nothing to train now."""
+    """Return a list with the next order; an empty list if there is nothing to train now."""
     thinking.start_over()
     _, order = decide(ledger, policy, thinking, time.time, is_external=True)
     return [] if order is None else [order]
 
 
 def tell(journal: Journal, order: Order, report: StepReport) -> None:
-    """Record that the next step of an order is done, or that it failed."""
+    """Record that the next step of an order is finished, or that it failed."""
     if not isinstance(order, Order):
         raise StudyError(f"order={order!r} must be an order that ask() returned")
     journal.append_newest(lambda ledger: [next_receipt(ledger, order, report)])
 
 
 def read_value(value: Any) -> float | None:
-    """Return a reported value as the ledger stores it."""
+    """Return a reported value as the ledger stores it; raise StudyError if it is not a number or None."""
     try:
         return number_of(value)
     except Exception as error:  # whatever the object's own conversion raises
@@ -76,7 +76,7 @@ def read_value(value: Any) -> float | None:
 
 
 def read_seconds(seconds: Any, what: str) -> float | None:
-    """Return reported seconds; None if they are to be measured."""
+    """Return the reported seconds; None if they are to be measured."""
     plain = to_plain(seconds)
     if plain is None:
         return None
@@ -86,7 +86,7 @@ def read_seconds(seconds: Any, what: str) -> float | None:
 
 
 def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
-    """Return notes that release the orders without a report for `patience_s`; nothing is charged for them."""
+    """Return notes that release the orders without a report for `patience_s`. Released orders are not charged."""
     now = time.time()
     return [
         OrderReleased(order=number).to_note()
@@ -105,7 +105,7 @@ def next_receipt(ledger: Ledger, order: Order, report: StepReport) -> Receipt:
     now = time.time()
     step = ledger.trials[order.trial].resumable_step + 1
     cost = Cost(train=max(0.0, now - open_order.since) if report.cost_s is None else report.cost_s)
-    # Unless the report says otherwise, the user keeps the state of the trial.
+    # Unless the report says otherwise, the user can continue the trial from every step that was reported.
     if report.failed is not None:
         saved = step - 1 if report.saved_step is None else report.saved_step
         return write_incomplete_receipt(

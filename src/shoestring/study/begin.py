@@ -1,4 +1,4 @@
-"""Begin a study: turn what a user asks for into the first entry of a new study, or into changes to an existing one."""
+"""Begin a study: turn the request of a user into the first entry of a new study, or into changes to an existing one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from shoestring.study.journal import Journal
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
-    """What a user asks of a study. A value that is None stays as it is in an existing study, and has its default in a new one."""
+    """What a user asks of a study.
+
+    Policy, settings, seed, workers and target may be None: an existing study then keeps its own, a new one gets the defaults.
+    """
 
     space: Space | Mapping[str, Any]
     budget: str | Budget
@@ -42,17 +45,17 @@ class StudyRequest:
 
     @cached_property
     def policy_object(self) -> Policy | None:
-        """The policy with its settings; None if the user names none."""
+        """The policy with its settings; None if the user names no policy."""
         return None if self.policy is None else policies.make(self.policy, self.settings)
 
     @cached_property
     def new_study(self) -> Opened:
-        """Return the first entry of a new study with this request; raise an error if no such study is possible."""
+        """The first entry of a new study with this request. Reading it raises an error if no such study is possible."""
         if not isinstance(self.prices, Prices | None):
             raise BudgetError(f"prices={self.prices!r} must be Prices(…), as Prices(validate_epochs=0.5)")
         checks.check_word("direction", self.direction, ("min", "max"))
         policy = self.policy_object
-        if policy is None:  # settings may then be for the policy of the study that exists, so they are not tried here
+        if policy is None:  # the settings may be those of an existing study's policy, so they are not checked here
             policy = policies.make(policies.DEFAULT, None if isinstance(self.settings, Mapping) else self.settings)
         opened = Opened(
             space=self.space if isinstance(self.space, Space) else Space.from_dict(self.space),
@@ -72,7 +75,7 @@ class StudyRequest:
         return opened
 
     def complete(self, ledger: Ledger | None) -> Opened:
-        """Return the first entry, with the values of the existing study where the user gave none."""
+        """Return the first entry, with policy, settings and workers of the existing study where the user gave none."""
         opened = self.new_study
         state = None if ledger is None else ledger.state
         if state is not None and self.workers is None:
@@ -87,7 +90,7 @@ class StudyRequest:
 
 
 def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
-    """Return the journal of a new study, or of the study of that name with the changes that the request makes to it."""
+    """Return the journal of a new study, or of the existing study of that name after the requested changes."""
     checks.check_study_name(name)
     space = request.new_study.space
     configs = [space.validate(config) for config in checks.check_configs("initial", request.initial)]
@@ -107,7 +110,7 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
 
 
 def queue_notes(configs: Sequence[Config]) -> list[Note]:
-    """Return entries that put these configs in the queue, to be tried before the policy's own."""
+    """Return entries that put these configs into the queue; they are tried before those of the policy."""
     return [QueuedConfig(config=config).to_note() for config in configs]
 
 
@@ -131,7 +134,7 @@ def _list_changes(
 
 
 def require_same_policy(policy: Policy, ledger: Ledger, name: str) -> None:
-    """Check that a policy passed to `Study.open` is the study's own: opening a study changes nothing about it."""
+    """Raise an error unless this policy, passed to `Study.open`, is the policy of the study: opening changes nothing."""
     given, stored = policies.settings_of(policy), dict(ledger.state.settings)
     if policy.name != ledger.state.policy or dumps(given) != dumps(stored):
         raise PolicyError(
@@ -141,7 +144,7 @@ def require_same_policy(policy: Policy, ledger: Ledger, name: str) -> None:
 
 
 def require_change(change: Amended) -> None:
-    """Check the types of an amendment; whether the study allows it is checked when it is appended."""
+    """Check the types of an amendment. Appending it checks whether the study allows it."""
     if not isinstance(change, Amended) or not isinstance(change.budget, Budget | None):
         raise StudyError(
             f"{change!r} must be Amended(…) with a Budget as its budget, as in Amended(budget=Budget('2h'))"

@@ -26,7 +26,7 @@ class Best:
     step : int
         The number of the step, from 1.
     checkpoint : Path or None
-        The checkpoint of exactly this step; None if the training code cannot save, or `address` has it.
+        The checkpoint of exactly this step; None if there is none, or if it is stored at `address`.
     max_steps : int
         The number of steps of a full training.
     address : str or None

@@ -1,10 +1,10 @@
 """Use one thread for the linear algebra of a decision.
 
 The matrices of a policy are small, and training keeps the cores busy. OpenBLAS would still split every product over all cores,
-and its threads would spin while they wait for one another: on a busy machine this made decisions 4 to 40 times slower. So the
-number of threads is set to one while a policy decides, and restored for the training code.
+and its threads would use the processor while they wait for one another. On a busy machine this made decisions 4 to 40 times
+slower. So the number of threads is set to one while a policy decides, and restored for the training code.
 
-This knows only OpenBLAS on Linux, which the wheels of NumPy and SciPy contain; elsewhere nothing is changed.
+Only OpenBLAS on Linux is supported, which the wheels of NumPy and SciPy contain. On other systems nothing is changed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _GetSet = tuple[Callable[[], int], _Set]
 
 _lock = threading.Lock()
 _inside = 0  # decisions under way in all threads: the number of BLAS threads is a setting of the whole process
-_before: list[tuple[_Set, int]] = []  # how to restore the numbers from before the first of them
+_before: list[tuple[_Set, int]] = []  # how to restore the numbers of threads from before these decisions
 
 
 class OneThread:
     """Context manager for any thread; the last one to exit restores the number of BLAS threads.
 
-    The libraries are searched when it is first entered: by then the policy is imported, and with it SciPy's own copy.
+    The libraries are searched when it is first entered. By then the policy has been imported, and with it the OpenBLAS of SciPy.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
 """Ask the policy for a decision and turn it into an order, for the loop, for `ask` and for online tuning.
 
-Decision time is charged to budgets of time and money: the time of the policy and of the ledger, which is all time in which no
-runner worked. It stays pending until the next order, and is recorded with it.
+Budgets of time and money are charged for decision time: the time of the policy and of the ledger, which is all time in which no
+runner worked. It is pending until the next order, and is recorded with that order.
 
-A policy may want a step that costs more than is left. If no order is open that may cost less than reserved, the rest of the
-budget then goes to the best paused trial of which a step can be paid, so that one expensive config at the end does not leave
-the rest unspent.
+A policy may want a step that costs more than is left. If no order is open, the rest of the budget is then spent on the best
+paused trial of which a step can be paid, so that one expensive config at the end does not leave the rest unspent. (While an
+order is open, it may still cost less than was reserved for it.)
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ REST = "what the policy wanted next costs more than is left"
 
 
 class Thinking:
-    """Measure decision time: `with thinking: …` times one decision, with one thread for its linear algebra.
+    """Measures decision time. `with thinking: …` measures one decision, and limits its linear algebra to one thread.
 
-    `is_free`: time is simulated, and decisions take none of it.
+    With `is_free`, time is simulated, and decisions take no time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter, *, is_free: bool = False) -> None:
-        self.pending_s = 0.0  # not charged yet
-        self.longest_s = 0.0  # the longest that one decision took
+        self.pending_s = 0.0  # decision time that is not charged yet
+        self.longest_s = 0.0  # the time of the slowest decision
         self._clock, self._is_free, self._one_thread = clock, is_free, OneThread()
         self._since = self._began = clock()
 
@@ -46,14 +46,14 @@ class Thinking:
         self.pending_s, self._since = 0.0, self._clock()
 
     def count(self) -> None:
-        """Count the time since the last call as decision time."""
+        """Count the time since the last call of a method as decision time."""
         now = self._clock()
         if not self._is_free:
             self.pending_s += max(0.0, now - self._since)
         self._since = now
 
     def skip(self) -> None:
-        """Do not count the time since the last call: the runner was at work."""
+        """Do not count the time since the last call of a method, because the runner was working."""
         self._since = self._clock()
 
     def __enter__(self) -> None:
@@ -76,10 +76,10 @@ def decide(
     check_start_s: float | None = None,
     is_external: bool = False,
 ) -> tuple[Decision, Order | None]:
-    """Return the policy's decision and the order that follows from it; None if no step can be paid.
+    """Return the policy's decision and the order made from it; the order is None if there is none, or no step can be paid.
 
-    The order is checked, priced, and shortened to what is left. `check_start_s`: see `place_order`. `is_external`: a user who
-    called `ask` carries the order out, not a runner.
+    The order is checked, priced, and shortened to what is left. `check_start_s` is explained at `place_order`. With
+    `is_external`, the order is carried out by a user who called `ask`, not by a runner.
     """
     with thinking:
         decision = policy.decide(ledger, ledger.decision_rng())
@@ -107,10 +107,10 @@ def _spend_rest(ledger: Ledger, terms: dict[str, Any]) -> Order | None:
 
 
 def _continue_paused(ledger: Ledger, terms: dict[str, Any]) -> Iterator[tuple[float, Order]]:
-    """Yield (newest loss, order) for the paused trials of which a step can be paid, the best first.
+    """Yield (newest loss, order) for the paused trials of which a step can be paid, best first.
 
-    A trial whose config changes while it trains is left out: only its policy can continue it. A trial that needs no setup is
-    priced without its first step, which included the setup.
+    A trial whose config changed during training is left out, because only its policy can continue it. If a trial needs no
+    setup, its price is estimated without its first step, which included the setup.
     """
     rate = ledger.budget.per_second(ledger.workers)
     for loss, number in ledger.state.idle:
@@ -118,7 +118,7 @@ def _continue_paused(ledger: Ledger, terms: dict[str, Any]) -> Iterator[tuple[fl
         if math.isfinite(loss) and not trial.is_retuned:
             costs = trial.step_costs[1:] if trial.resumable_step and trial.steps > 1 else trial.step_costs
             reserve = upper_quantile(sorted(costs)) * rate * (trial.limit - trial.resumable_step)
-            # Keep the memo of the last order: the new one belongs to the decision that cannot be paid.
+            # Repeat the memo of the last order. The memo of the new decision describes an order that cannot be paid.
             decision = Train(trial=number, config=trial.config, until=trial.limit, reserve=reserve, memo=ledger.memo)
             if (order := place_order(ledger, decision, **terms)) is not None:
                 yield loss, order

@@ -1,9 +1,7 @@
-"""Where a study is stored: its ledger (`Journal`), and the place of its checkpoints.
+"""Where a study is stored: its ledger with the store (`Journal`), and the place of its checkpoints.
 
-A `Journal` holds the ledger together with its store while a process works with it.
-
-The loop, `ask` and `tell`, online tuning and reports all read `journal.ledger`; none of them keeps a copy. Other processes may
-append to the same study at the same time. Then `append` raises `Conflict`, `refresh` reads what they wrote, and
+The loop, `ask` and `tell`, online tuning and reports all read `journal.ledger`, and none of them stores a copy. Other processes
+may append to the same study at the same time. Then `append` raises `Conflict`, `refresh` reads what they wrote, and
 `append_newest` repeats both until it succeeds.
 """
 
@@ -28,7 +26,7 @@ E = TypeVar("E", bound=Entry)
 class Journal:
     """A ledger and its store. `ledger` is the newest one that this process has read or written.
 
-    `change` is the amendment that this process made when it opened the study, if any. Several threads may use a journal.
+    `change` is the amendment that this process made when it began the study, or None. Several threads may use a journal.
     """
 
     def __init__(self, store: LedgerStore, name: str, ledger: Ledger, change: Amended | None = None) -> None:
@@ -45,24 +43,24 @@ class Journal:
 
     @classmethod
     def in_memory(cls, ledger: Ledger, store: LedgerStore | None = None) -> Journal:
-        """Return a journal of this ledger in a store in memory, for simulations."""
+        """Return a journal that stores the entries of this ledger in memory (or in `store`), for simulations."""
         store = store or MemoryStore()
         return cls(store, "study", store.append("study", None, *ledger.entries()))
 
     def append(
         self, *entries: Entry, after: Ledger | None = None, heartbeat: Heartbeat | None = None, durable: bool = True
     ) -> None:
-        """Store all of these entries, or none and raise `Conflict` if another process has appended in the meantime.
+        """Store all of these entries; or store none and raise `Conflict` if another process has appended in the meantime.
 
-        `after` is the ledger that the entries were decided on; another thread may have changed `self.ledger` since.
-        `heartbeat` and `durable`: see `LedgerStore.append`.
+        `after` is the ledger on which the entries were decided; another thread may have changed `self.ledger` since then.
+        `heartbeat` and `durable` are explained at `LedgerStore.append`.
         """
         with self.lock:
             before = after or self.ledger
             self._ledger = self.store.append(self.name, before, *entries, heartbeat=heartbeat, durable=durable)
 
     def finish_run(self) -> None:
-        """Let the store prepare for the next opening, after a run."""
+        """Let the store prepare, at the end of a run, for the next time that the study is opened."""
         self.store.finish_run(self.name, self.ledger)
 
     def refresh(self) -> Ledger:
@@ -72,7 +70,7 @@ class Journal:
             return self._ledger
 
     def append_newest(self, entries_for: Callable[[Ledger], Sequence[E]]) -> Sequence[E]:
-        """Append `entries_for(newest ledger)`; call it again if another process has appended first. Return the entries."""
+        """Append and return `entries_for(newest ledger)`; call it again if another process has appended in the meantime."""
         while True:
             with self.lock:
                 newest = self.refresh()
@@ -86,7 +84,7 @@ class Journal:
 
 
 def locate_checkpoints(store: LedgerStore, name: str, place: str | None) -> Path | str:
-    """Return the place of a study's checkpoints: within `place` (a folder or `s3://bucket/runs`), else the default folder."""
+    """Return where a study's checkpoints are stored: in `place` (a folder or `s3://bucket/runs`), else the default folder."""
     if place is None:
         return default_checkpoint_folder(store, name)
     leaf = "-".join(part for part in _split_name(name) if part)
@@ -94,9 +92,10 @@ def locate_checkpoints(store: LedgerStore, name: str, place: str | None) -> Path
 
 
 def default_checkpoint_folder(store: LedgerStore, name: str) -> Path:
-    """Return the folder beside a database file, in the present folder for a server, or a temporary one for a study in memory.
+    """Return the default folder for a study's checkpoints.
 
-    The folder of a file or a server is not made before training code runs.
+    It is beside the file of a SQLite store, in the current folder for a server, and temporary for a study in memory. Only
+    the temporary folder is made here.
     """
     plain, suffix = _split_name(name)
     if database := getattr(store, "path", None):
@@ -109,7 +108,7 @@ def default_checkpoint_folder(store: LedgerStore, name: str) -> Path:
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """Return a study's name as a file name, and a suffix if that changed it, so that no two studies share a folder."""
+    """Return a study's name as a file name, and a suffix if it had to be changed, so that no two studies share a folder."""
     plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     return plain, "" if plain == name else _hash(name)
 

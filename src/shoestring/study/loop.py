@@ -1,13 +1,13 @@
 """The loop: decide, record the order, submit it, and wait for receipts, until the budget is spent.
 
 An order is stored before it is submitted. So a crash can leave an open order, but never a trained step without an order. The
-cutoff is a moment on the runner's clock: the running steps may together use what is neither spent nor reserved for saving,
-and they are interrupted at the cutoff.
+cutoff is a moment on the runner's clock: until then, the running steps together use what is neither spent nor reserved for
+saving, and at the cutoff they are interrupted.
 
 Only one process at a time runs a study. It holds the lease and renews it with heartbeats. Other processes may still append
-to the ledger: queued configs, amendments, orders that they asked for, and receipts of these orders. This process then
-appends its receipts after those entries, and decides again where an order was decided on the ledger before. Any other entry
-means that another process has taken the study over, and this one stops.
+to the ledger: queued configs, amendments, orders that `ask` returned there, and receipts of these orders. This process then
+appends its receipts after those entries, and repeats a decision that was made without them. Any other entry means that another
+process has taken the study over, and this one stops.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
 Observe = Callable[[Ledger, Entry | None], None]
 _STOP_POLL_S = 0.2  # how often to check for a request to stop while nothing happens
 _MAX_FILLING_S = 0.05  # longest time to decide for free workers before the first of them gets its order
-_MIN_REPORTED_LEFTOVER = 0.01  # share of the budget; every run leaves a little that pays for no further step
-_MIN_RECORDED_THINKING_S = 0.001  # less thinking time than this at the end of a run is not recorded
+_MIN_REPORTED_LEFTOVER = 0.01  # share of the budget; in every run a little is left that pays for no further step
+_MIN_RECORDED_OVERHEAD_S = 0.001  # less overhead than this at the end of a run is not recorded
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Ending:
     Attributes
     ----------
     reason : {"budget", "policy", "deadline", "stopped", "failing"}
-        "failing": the same failure happened again and again.
+        "failing" means that the same failure happened again and again.
     text : str
-        Details, as the last failure or what the policy gave as its reason; may be empty.
+        Details, such as the last failure or the reason of the policy; may be empty.
     ledger : Ledger
         The ledger at the end of the run.
     """
@@ -61,7 +61,7 @@ class Ending:
 
 
 class Loop:
-    """One run of a study, from submitting the orders that are still open to its end."""
+    """One run of a study: it submits the orders that are still open, and trains until the run ends."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Loop:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
         self._last_moment = math.inf if deadline_s is None else self.ledger.state.clock + deadline_s
         self._should_stop, self._observe = should_stop, observe
-        self._beat_lock = threading.Lock()  # two threads send heartbeats: what was read later must be stored later
+        self._beat_lock = threading.Lock()  # of two threads, the one that reads its heartbeat later must store it later
         self._thinking = Thinking(is_free=runner.simulated)
-        self._declined_at = 0  # number of entries when the policy last had nothing to train
         self._failure_limit = FailureLimit(self.ledger.state)
-        self._declined: Decision | None = None  # its decision then; None: it was not asked, because no step can be paid
+        self._declined_at = 0  # number of entries at the last decision that led to no order
+        self._declined: Decision | None = None  # that decision; None if the policy was not called: no step can be paid
 
     @property
     def ledger(self) -> Ledger:
@@ -98,22 +98,21 @@ class Loop:
         finally:
             try:
                 self._heart.stop()
-                self._beat()  # the process that continues the study charges what is under way now
+                self._beat()  # the process that continues the study charges for the steps that are under way now
             finally:
                 # Without the lease the checkpoints belong to another process.
                 self.runner.close(pause=not self.lease.lost)
 
     def _start(self) -> None:
-        """Record which states the last process lost, and submit its open orders again."""
-        with (
-            self.journal.lock
-        ):  # a runner may take long to start, and another thread must not consume its ledger meanwhile
+        """Record which states of trials the last process lost, and submit its open orders again."""
+        # The runner may take long to start, and no other thread may consume its ledger meanwhile.
+        with self.journal.lock:
             survivors = self.runner.start(self.ledger)
             losses = find_losses(self.ledger, survivors, self.lease.uncharged_s)
         self._record(*losses)
-        if self.runner.now() < self._deadline:  # a deadline of 0: nothing is trained
+        if self.runner.now() < self._deadline:  # with a deadline of 0, nothing is trained
             for open_order in list(self.ledger.open_orders.values()):
-                if not open_order.order.is_external:  # a runner carries out no orders that users asked for
+                if not open_order.order.is_external:  # orders that `ask` returned are carried out by users
                     self._submit(open_order)
         self._beat()  # their steps begin now
         self._thinking.start_over()  # the study does not pay for starting workers
@@ -125,7 +124,7 @@ class Loop:
                     continue
                 if not _count_under_way(self.ledger):
                     return self._end(*self._explain_end())
-                self._declined_at = len(self.ledger)  # a resumed study, too, asks again only after the next receipt
+                self._declined_at = len(self.ledger)  # wait for the next entry before the policy is called again
             self._wait(min(self._cutoff(self.ledger), self._deadline))
         return ending
 
@@ -166,25 +165,25 @@ class Loop:
         pending_s = self._thinking.pending_s
         saving_s = 0.0 if self.lease.lost else self.runner.pause()  # without the lease the checkpoints are not ours
         for seconds, kind in ((pending_s, "thinking"), (saving_s, "setup")):
-            if seconds > _MIN_RECORDED_THINKING_S and self.ledger.budget.unit != "epochs":
+            if seconds > _MIN_RECORDED_OVERHEAD_S and self.ledger.budget.unit != "epochs":
                 self._record(Overhead(seconds=seconds, kind=kind).to_note())
         return Ending(reason, text, self.ledger)
 
     # deciding and submitting -----------------------------------------------------------------------------------------
 
     def _may_decide(self, ledger: Ledger) -> bool:
-        """Return whether there is a free worker, a new entry to decide on, and time to decide before the cutoff."""
+        """Return whether a worker is free, the ledger has changed since the policy last declined, and there is time to decide."""
         if len(ledger) == self._declined_at or _count_under_way(ledger) >= self.runner.workers:
             return False
         now = self.runner.now()
         return now < self._deadline and (self.runner.simulated or now + self._thinking.longest_s < self._cutoff(ledger))
 
     def _fill_workers(self) -> bool:
-        """Decide for one free worker after the other, store all of these orders at once, and submit them.
+        """Decide for each free worker, store these orders together, and submit them.
 
-        Each order is decided on the ledger that holds the orders before it. A slow policy must not keep the first worker
-        waiting for the last, so this ends after `_MAX_FILLING_S`. Return False if the policy has nothing left to train, or
-        no further step can be paid.
+        Each order is decided on a ledger that includes the orders before it. This ends after `_MAX_FILLING_S`, so that with a
+        slow policy the first worker does not wait for the order of the last. Return False if the policy has nothing to train
+        now, or no further step can be paid.
         """
         start = ledger = self.ledger
         runner, thinking, orders = self.runner, self._thinking, list[Order]()
@@ -206,7 +205,7 @@ class Loop:
                     ledger = ledger.propose(order)
                 is_declined = order is None
             self._record(*orders, after=start)
-        except (Conflict, StaleLedger) as error:  # another process or thread has appended: decide again on its ledger
+        except (Conflict, StaleLedger) as error:  # another process or thread has appended: decide again
             if isinstance(error, StaleLedger) and len(self.ledger) == len(start):
                 raise  # the policy itself appended to the ledger that it was given
             thinking.pending_s += math.fsum(order.thinking_s for order in orders)
@@ -223,9 +222,9 @@ class Loop:
         self.runner.submit(order, ledger.trials[order.trial].resumable_step, ledger.former_configs(order.trial))
 
     def _cutoff(self, ledger: Ledger) -> float:
-        """Return the moment at which the running steps will together have used what is left.
+        """Return the moment at which the running steps together will have used what is left.
 
-        n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t; this equals what is left at t = (left + Σsᵢ) / n.
+        n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t. This equals what is left at t = (left + Σsᵢ) / n.
         """
         rate = ledger.budget.per_second(ledger.workers)
         if rate == 0.0 or not (running := self.runner.running()):
@@ -241,7 +240,7 @@ class Loop:
         return max(0.0, unspent_s - self._thinking.pending_s - self.runner.saving_reserve_s)
 
     def _wait(self, until: float) -> None:
-        """Record what happened at the runner until `until` at the latest; interrupt the running steps at that moment."""
+        """Wait for events of the runner until `until`, and record them; interrupt the running steps at that moment."""
         runner = self.runner
         self._thinking.count()
         poll_until = until if runner.simulated else min(until, runner.now() + _STOP_POLL_S)
@@ -253,7 +252,7 @@ class Loop:
             self._record(*events)
             for number in [self.ledger.trials[loss.trial].open_order for loss in events if isinstance(loss, Lost)]:
                 if number is not None and not self.ledger.open_orders[number].order.is_external:
-                    self._submit(self.ledger.open_orders[number])  # the worker died: another one continues the order
+                    self._submit(self.ledger.open_orders[number])  # the worker died; another one continues the order
                     self._beat()
         else:
             self._observe(self.ledger, None)
@@ -261,7 +260,7 @@ class Loop:
     # the ledger ------------------------------------------------------------------------------------------------------
 
     def _record(self, *entries: Entry, after: Ledger | None = None) -> None:
-        """Append entries. With `after`, only to that ledger; without, after whatever other processes have appended.
+        """Append entries: with `after`, only to that ledger; without it, after all entries that other processes have appended.
 
         A heartbeat is stored with the entries, so that the start of every step is known and its time is charged.
         """
@@ -269,11 +268,8 @@ class Loop:
             try:
                 with self._beat_lock:
                     # A simulated run can be computed again, so it does not wait for the disk.
-                    durable, heartbeat = (
-                        not self.runner.simulated and self._heart.wait_for_disk(),
-                        self._heartbeat(entries),
-                    )
-                    self.journal.append(*entries, after=after, heartbeat=heartbeat, durable=durable)
+                    durable = not self.runner.simulated and self._heart.wait_for_disk()
+                    self.journal.append(*entries, after=after, heartbeat=self._heartbeat(entries), durable=durable)
                 break
             except Conflict:
                 if after is not None:
@@ -289,7 +285,7 @@ class Loop:
             raise StudyInUse(f"the study {self.journal.name!r} was taken over by another process: this one stops")
 
     def _heartbeat(self, entries: Sequence[Entry]) -> Heartbeat | None:
-        """Return what is under way once these entries are stored: new orders begin at that moment."""
+        """Return the heartbeat to store with these entries; it includes the new orders, which begin now."""
         if self.runner.simulated:
             return None
         new = {entry.number: 0.0 for entry in entries if isinstance(entry, Order)}
@@ -308,19 +304,19 @@ class Loop:
 def run_in_memory(
     ledger: Ledger, policy: Policy, runner: Runner, *, store: LedgerStore | None = None, **options: Any
 ) -> Ending:
-    """Run the loop on a store in memory, for plans, replays and tests; `options` are those of `Loop`."""
+    """Run the loop with a store in memory, for plans, replays and tests; `options` are those of `Loop`."""
     journal = Journal.in_memory(ledger, store)
     with journal.store.lease(journal.name) as lease:
         return Loop(journal, lease, policy, runner, **options).run()
 
 
 def _count_under_way(ledger: Ledger) -> int:
-    """Return the number of open orders that the runner carries out; users carry out the others."""
+    """Return the number of open orders that the runner carries out. The others are carried out by users."""
     return len(ledger.open_orders) - ledger.state.open_external
 
 
 def _may_others_append(entry: Entry, ledger: Ledger) -> bool:
-    """Return whether another process may append this entry while the study runs."""
+    """Return whether another process may append this entry while this one runs the study."""
     if isinstance(entry, Order):
         return entry.is_external
     return ledger.orders[entry.order].is_external if isinstance(entry, Receipt) else not isinstance(entry, Lost)

@@ -6,19 +6,20 @@
         if tuner.should_validate:
             tuner.tell(accuracy(model))
 
-The run is stored in the ledger of a study. A round is one order of trial 0; its receipt has the time that the round took and,
-if the round was validated, the value.
+The run is stored in the ledger of a study. A round is one order of trial 0. Its receipt has the time of the round and, if the
+round was validated, the value.
 
-A job that was killed starts again with the number of rounds that its checkpoint contains: `OnlineTuner(…, done_rounds=40)`.
-Recorded rounds after those are returned again with the same configs and without validation; then the run continues as if it
-had not been interrupted. Save a checkpoint after `tell`, never before it.
+A job that was killed is started again with the number of rounds that its checkpoint contains: `OnlineTuner(…, done_rounds=40)`.
+Later rounds that were recorded are repeated with the same configs and without validation. Then the run continues as if it had
+not been interrupted. Save a checkpoint after `tell`, never before it.
 
 A value that is not a finite number ends the run, because the only model has diverged. `tell` then warns and says how to
 continue.
 
-The time of a round is measured: training ends when `should_validate` is read last, validation ends when `tell` is called.
+The time of a round is measured: training ends at the last time that `should_validate` is read, validation ends when `tell` is
+called.
 
-A `Schedule` has the configs of all rounds. It can be used in other runs, which then need no validation.
+A `Schedule` has the configs of all rounds. It can be used for other runs, which then need no validation.
 """
 
 from __future__ import annotations
@@ -168,11 +169,11 @@ class OnlineTuner:
         self._thinking = Thinking(clock)
         self._done = done_rounds  # rounds that the user's model was trained for
         self._is_round_open = False  # a round was returned by `next` and is not recorded yet
-        self._setup_s = 0.0  # from the end of the last round to the start of this one
-        self._ended = self._began = self._trained = clock()  # ends and starts: last round, this round, its training
+        self._setup_s = 0.0  # seconds between the end of the last round and the start of this one
+        self._ended = self._began = self._trained = clock()  # end of last round, start of this one, end of its training
         self._continue(done_rounds)
 
-    # the loop ----------------------------------------------------------------------------------------------------------
+    # the loop --------------------------------------------------------------------------------------------------------
 
     def next(self) -> dict[str, Any] | None:
         """End the last round, and return the configuration of the next one.
@@ -252,7 +253,7 @@ class OnlineTuner:
                 f"finite number instead, or begin again under another name from a checkpoint before round {self.round}"
             )
 
-    # looking at the run --------------------------------------------------------------------------------------------------
+    # results ---------------------------------------------------------------------------------------------------------
 
     @property
     def study(self) -> Study:
@@ -277,7 +278,7 @@ class OnlineTuner:
         """
         return Schedule.of(self._study.ledger)
 
-    # the ledger ----------------------------------------------------------------------------------------------------------
+    # the ledger ------------------------------------------------------------------------------------------------------
 
     @property
     def _steps(self) -> int:
@@ -309,11 +310,11 @@ class OnlineTuner:
             self._append(
                 Lost(trial=RUN, resumable_step=resumable_step, why=f"the run continues after round {resumable_step}")
             )
-        if done > self._steps:  # trained and saved, but interrupted before it was recorded
+        if done > self._steps:  # the last round was trained and saved, but not recorded
             self._done, self._is_round_open = done - 1, True
 
     def _decide(self) -> Order | None:
-        """Record and return the order of the next round; None if there is none."""
+        """Record and return the order of the next round; None if the policy orders no further round."""
         self._thinking.start_over()
         _, order = decide(self._study.ledger, self._policy, self._thinking, self._now)
         if order is not None:
@@ -325,14 +326,14 @@ class OnlineTuner:
         return order
 
     def _now(self) -> float:
-        """Return the time on the study's clock, which does not run while the job is stopped."""
+        """Return the time on the study's clock, which stops between two jobs."""
         return self._clock() - self._zero
 
     def _record(self, value: float | None, train_s: float, validate_s: float) -> None:
         order, step = self._open_order(), self._done + 1
         if order is not None:  # a repeated round of a finished run has no order and needs no receipt
             cost, at = Cost(setup=self._setup_s, train=train_s, validate=validate_s), self._now()
-            self._append(write_receipt(order, step, value, cost, at=at, saved_step=step))  # the user keeps the state
+            self._append(write_receipt(order, step, value, cost, at=at, saved_step=step))  # the user saves the state
         self._done, self._is_round_open, self._ended = step, False, self._clock()
 
     def _append(self, entry: Entry) -> None:
@@ -345,7 +346,7 @@ class OnlineTuner:
 
 
 def _require_online(policy: str | Policy) -> None:
-    """Refuse our policies that train several trials; policies of other authors are not checked."""
+    """Raise an error for a registered policy that trains several trials; policies of other authors are not checked."""
     where = policies.REGISTRY.get(str(policy if isinstance(policy, str) else getattr(policy, "name", "")))
     if where is not None and not where.startswith((_ONLINE, _FIXED)):
         ours = ", ".join(name for name, place in policies.REGISTRY.items() if place.startswith(_ONLINE))
@@ -380,7 +381,7 @@ class Schedule:
 
     @classmethod
     def of(cls, ledger: Ledger) -> Schedule:
-        """Return the configurations of an online run, as far as it was trained.
+        """Return the configurations of the recorded rounds of an online run.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """Pickle studies without their connections and locks.
 
-The pickle of a stored study holds its name and the address of its store, as it was given (with the password, if it has one). It
-is read again where it is unpickled, with what was recorded in the meantime. The pickle of a study in memory holds a copy of all
-entries.
+The pickle of a stored study contains its name and the address of its store, with the password if the address has one. When it is
+unpickled, the study is read from the store, with everything that was recorded in the meantime. The pickle of a study in memory
+contains a copy of all entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reduce_study(study: Study) -> tuple[Any, ...]:
 def _restore(
     source: Any, name: str, policy: Policy | None, ending: tuple[Reason, str] | None, checkpoints: Path | str | None
 ) -> Study:
-    """`source` is the ledger of a study in memory, else its store or the address of the store."""
+    """Return the unpickled study; `source` is the ledger of a study in memory, else its store or the address of the store."""
     store = MemoryStore() if isinstance(source, Ledger) else open_store(source, must_exist=True)
     ledger = store.append(name, None, *source.entries()) if isinstance(source, Ledger) else store.load(name)
     if ledger is None:

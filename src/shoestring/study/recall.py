@@ -1,4 +1,4 @@
-"""The history of a study for reports, with the predictions that its policy made at some of the decisions."""
+"""The history of a study for reports, with the predictions that its policy made for some of its decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoestring.study.blas import OneThread
 
 
 def recall(name: str, ledger: Ledger, decisions: Sequence[int] = ()) -> StudyHistory:
-    """Return the history of a study, with predictions at these orders, or at a few chosen ones if none are given."""
+    """Return the history of a study with the predictions for these orders; if none are given, for a few that are picked here."""
     if len(set(decisions)) > MAX_CHOICES:
         raise StudyError(f"{len(set(decisions))} decisions are too many: choose {MAX_CHOICES} at most")
     history = read_history(name, ledger, predict_at, decisions or pick_decisions(ledger))
@@ -31,7 +31,7 @@ def recall(name: str, ledger: Ledger, decisions: Sequence[int] = ()) -> StudyHis
 
 
 def predict_at(ledger: Ledger, order: Order) -> Prediction | None:
-    """Return the prediction behind an order; None if the policy made none, or is not registered.
+    """Return the prediction of the policy for an order; None if it made none, or is not registered.
 
     `ledger` ends before the order.
     """
@@ -39,5 +39,5 @@ def predict_at(ledger: Ledger, order: Order) -> Prediction | None:
         policy = policies.restore(ledger.state.policy, ledger.state.settings)
     except PolicyError:  # the policy was passed as an object; the report leaves its predictions out
         return None
-    with OneThread():  # as in `decide`: several threads are slower on matrices this small
+    with OneThread():  # as in `decide`: for such small matrices several threads are slower
         return policy.predict(ledger, order) if isinstance(policy, PredictingPolicy) else None

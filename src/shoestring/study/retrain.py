@@ -1,8 +1,8 @@
-"""Train the best trial once more, for code that cannot save: with the recorded configs, steps and validation passes.
+"""Train the best trial once more, for code that cannot save its model: with the recorded configs, steps and validation passes.
 
-The training is a small study of its own, in memory, so nothing is charged to the study that found the trial. The trained object
-is returned: the instance of a class, or the generator, paused after the best step with the model among its variables. If the
-value differs from the recorded one, the training depends on more than its config.
+The training is a small study in memory, so nothing is charged to the study that found the trial. The trained object is returned:
+the instance of a class, or a generator that is paused after the best step and has the model among its variables. If the value
+differs from the recorded one, the training depends on more than its config.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from shoestring.study.study import Study
 
 _END = object()
-_RELATIVE_TOLERANCE = 1e-6  # rounding changes a value by less than this, a different model by more
+_RELATIVE_TOLERANCE = 1e-6  # rounding changes a value by less than this; the value of another model differs by more
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Retrained:
 
 @dataclass(frozen=True)
 class RepeatedTrial:
-    """Policy that repeats the recorded orders of one trial up to its best step."""
+    """A policy that repeats the recorded orders of one trial up to its best step."""
 
     orders: tuple[tuple[Config, int, Validate], ...]
     name: ClassVar[str] = "repeated_trial"
@@ -164,7 +164,7 @@ def _price(ledger: Ledger, steps: int, seconds: list[float]) -> float:
 
 
 def _find_code(study: Study, target: Mapping[str, Any]) -> Any:
-    """Return what the command line trained: Python code, or for a program the runner that trains it in `study`."""
+    """Return what the command line trained: the Python code, or for a program a runner that trains it in `study`."""
     kind, where = target.get("kind"), target.get("where")
     if kind == "python":
         return resolve(str(where))
@@ -176,7 +176,7 @@ def _find_code(study: Study, target: Mapping[str, Any]) -> Any:
 
 
 def _keep_trained(train: Any, trained: list[Any]) -> Any:
-    """Return the same code; its newest generator or instance is put into `trained` and survives the run."""
+    """Return training code that does the same, and puts its newest generator or instance into `trained`."""
     shape = shape_of(train)
     if shape == "function":
         return train
@@ -185,7 +185,7 @@ def _keep_trained(train: Any, trained: list[Any]) -> Any:
         @functools.wraps(train)
         def paused(*arguments: Any) -> Iterator[Any]:
             trained[:] = [generator := train(*arguments)]
-            # `yield from` would close the inner generator with this one
+            # `yield from` would close the inner generator together with this one, and the model would be lost.
             while (report := next(generator, _END)) is not _END:
                 yield report
 

@@ -1,7 +1,7 @@
-"""Run a study with training code: the one way in for `tune`, `Study.run`, the command line and `BudgetSearchCV`.
+"""Run a study with training code, for `tune`, `Study.run`, the command line and `BudgetSearchCV`.
 
 `RunOptions` describe a run. `StudyRun` makes the runner and the progress display, and runs the loop. `run_study` adds what
-Python users need: warnings, and an error when nothing was found. The command line reports in its own way (cli/run.py).
+Python users need: warnings, and an error if no step worked. The command line reports in its own way (cli/run.py).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RunnerOptions):
-    """How to run a study: its runner, its end, and what is shown. Wrong values are refused here."""
+    """How to run a study: its runner, its end, and what is shown. A wrong value raises an error here."""
 
-    workers: int | None = None  # None: the number of the study
-    deadline: str | float | None = None  # clock time of this run
+    workers: int | None = None  # None: the number that the study has
+    deadline: str | float | None = None  # longest clock time of this run
     should_stop: Callable[[], bool] | None = None
     observe: Observe | None = None  # called with each new entry of the ledger, and with None while nothing happens
     progress: bool | None = None  # None: shown only in a terminal or a notebook
@@ -52,7 +52,7 @@ class RunOptions(RunnerOptions):
 class StudyRun:
     """One run of a study: its runner, its progress display (`view`), and the loop.
 
-    `train` is training code or a runner. `view` has to be entered before `spend` is called.
+    `train` is training code or a runner. Call `spend` inside `with run.view:`, unless the display is off.
     """
 
     def __init__(self, study: Study, train: Any, options: RunOptions) -> None:
@@ -105,13 +105,13 @@ def run_study(study: Study, train: Any, options: RunOptions) -> Ending:
 
 
 def warn_of_notes(ledger: Ledger, entry: Entry | None) -> None:
-    """Observer: turn notes that the user should see into Python warnings, for runs without a progress display."""
+    """Issue a Python warning for a note that the user should see; the observer of runs without a progress display."""
     if isinstance(entry, Note) and (text := find_warning(entry)):
         warn(text)
 
 
 def report_problems(study: Study, ending: Ending) -> None:
-    """Warn of what the user should know after a run; raise `TrainingFailed` if no step of the training code worked."""
+    """Issue the warnings that a user needs after a run; raise `TrainingFailed` if no step of the training code worked."""
     ledger, reason = study.ledger, ending.reason
     broken = [trial for trial in ledger.trials if trial.failure or trial.diverged]
     if ledger.best is None and broken and reason in ("failing", "budget", "policy"):
@@ -132,9 +132,8 @@ def report_problems(study: Study, ending: Ending) -> None:
 def _describe_unspent(ledger: Ledger, ending: Ending) -> str | None:
     """Return a warning if the policy ended the run although the rest of the budget pays for another step."""
     left, step = ledger.left, ledger.step_price()
-    if (
-        ending.reason != "policy" or left <= 0 or left < step
-    ):  # before the first step the price is nan, which compares false
+    # Before the first step the price is NaN, and no number is less than NaN.
+    if ending.reason != "policy" or left <= 0 or left < step:
         return None
     remedy = "to spend the rest, widen the space or choose another policy"
     return f"{ledger.state.policy} has ended the run: {ending.text}; {remedy}"

@@ -1,12 +1,12 @@
 """Studies in simulated time: `plan` shows what a budget pays for, `replay` runs another policy on recorded curves.
 
 `plan` runs a policy on random curves, which fall at random speeds to random levels. It shows how many trials the policy
-trains and how far, but not how good it is. A budget of time or money needs the duration of a step.
+trains and how far, but not how good the policy is. A budget of time or money needs the duration of a step.
 
 `replay` runs a policy on the curves that a study recorded. The space is the list of configs that were trained, and a step
-costs what it cost the first time, setup included. A curve is known only up to its last recorded step. Beyond it the replayed
-trial ends, as if its training code had ended, and costs nothing, so the policy looks better than it is. The number of such
-steps is counted.
+costs what it cost the first time, setup included. A curve is known only up to its last recorded step. After it the replayed
+trial ends, as if its training code had ended. The missing steps cost nothing, so the policy looks better than it is; their
+number is counted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Plan:
 
     ledger: Ledger
     trials_by_steps: dict[int, int]  # {steps trained: number of trials}, most trained first
-    warning: str | None  # if the budget is too small for this policy
+    warning: str | None  # says that the budget is too small for this policy; None if it is large enough
 
 
 def plan(opened: Opened, policy: Policy, step_s: float) -> Plan:
@@ -72,8 +72,8 @@ class RecordedCurves:
 
     def __init__(self, ledger: Ledger) -> None:
         self._trials = {dumps(trial.config): trial for trial in reversed(ledger.trials)}
-        self._costs: dict[tuple[int, int], Cost] = {}  # by trial and step
-        self._cost_of_failure: dict[int, Cost] = {}  # by trial
+        self._costs: dict[tuple[int, int], Cost] = {}  # {(trial, step): cost}
+        self._cost_of_failure: dict[int, Cost] = {}  # {trial: cost of the step that failed}
         for entry in ledger.entries():
             if isinstance(entry, Receipt) and entry.is_finished:
                 self._costs.setdefault((entry.trial, entry.step), entry.cost)
@@ -97,10 +97,10 @@ class Replay:
     winner: Trial  # the best trial of the study
     winner_steps: int  # steps of the winner's config that the replayed policy trained
     winner_missed: bool  # whether the replayed policy stopped it before its best step
-    cost: float | None  # of its steps until it was as good as the study; None: it never was
+    cost: float | None  # cost of the replayed steps until one was as good as the best of the study; None if none was
     real_cost: float  # the same for the study itself
-    recorded_steps: int = 0  # ordered by the replayed policy and recorded
-    missing_steps: int = 0  # ordered beyond the end of a recorded curve
+    recorded_steps: int = 0  # steps that the replayed policy trained and the study had recorded
+    missing_steps: int = 0  # steps that the replayed policy ordered beyond the end of a recorded curve
 
     @property
     def missing_share(self) -> float:
@@ -109,7 +109,7 @@ class Replay:
 
 
 def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Replay:
-    """Run `policy` on the curves of a study, with the budget of the study unless another is given."""
+    """Run `policy` on the curves of a study and return what it reached; the budget is that of the study unless one is given."""
     winner = ledger.best
     if winner is None:
         raise StudyError("there is nothing to replay: no step of this study was validated")
@@ -148,7 +148,7 @@ def _count_missing(replayed: Ledger) -> int:
 
 
 def cost_until(ledger: Ledger, loss: float) -> float | None:
-    """Return the cost of all steps until one was as good as `loss`, each step once; None if none was."""
+    """Return the cost of all steps until one had at most this loss, each step counted once; None if none had."""
     cost, seen = 0.0, [0] * len(ledger.trials)
     for entry in ledger.entries():
         if not isinstance(entry, Receipt) or entry.step <= seen[entry.trial]:

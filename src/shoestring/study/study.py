@@ -1,4 +1,4 @@
-"""`Study`: a ledger in a store, under a name. Begin or open a study, look at it, run it, or use ask and tell.
+"""`Study`: a named ledger in a store. Begin or open a study, read its results, run it, or use ask and tell.
 
 `tune` begins and runs a study in one call. `Journal` holds the ledger, `StudyRun` runs the study.
 """
@@ -61,7 +61,7 @@ class Study:
     name : str
         The name of the study in its store.
     ledger : Ledger
-        All entries of the study in sequence. Everything else is computed from it.
+        All entries of the study, in order. Everything else is computed from them.
     trials : sequence of Trial
         One trial for each configuration that was trained, in the order of their numbers.
     spent : float
@@ -125,7 +125,7 @@ class Study:
     def open(
         cls, name: str | None = None, store: str | LedgerStore = DEFAULT_STORE, *, policy: Policy | None = None
     ) -> Study:
-        """Open a study that exists; nothing about it changes.
+        """Open an existing study without changing it.
 
         Parameters
         ----------
@@ -183,19 +183,20 @@ class Study:
         initial: Sequence[Config] = (),
         target: Mapping[str, Any] | None = None,
     ) -> Study:
-        """Begin a study without training, or continue the study of that name.
+        """Begin a study without training, or open the study of that name and change it.
 
-        Of a study that exists, the budget, the policy and the number of workers may change; a different space or direction
-        is an error. Arguments that are not given keep their values.
+        In an existing study, the budget, the policy and the number of workers may change. Another space, direction,
+        `max_steps`, seed or price is an error. Without `policy`, `settings`, `seed`, `workers` or `target`, the study keeps
+        its own.
 
         Parameters
         ----------
         space, budget, name, store, max_steps, direction, policy, settings, seed, workers, prices, initial
             As for `tune`; here `max_steps` is 1 unless it is given. Settings without a policy change the settings of the
-            policy that the study has.
+            study's own policy.
         target : mapping, optional
-            What is trained, as plain values that the ledger stores. `{"checkpoints": folder}` is where checkpoints are
-            stored.
+            What is trained, as plain values that the ledger stores. With `{"checkpoints": folder}`, checkpoints are stored
+            in that folder.
 
         Returns
         -------
@@ -224,7 +225,7 @@ class Study:
         )
         return cls(begin(open_store(store), name, request), request.policy_object)
 
-    # looking at it ---------------------------------------------------------------------------------------------------
+    # results ---------------------------------------------------------------------------------------------------------
 
     @property
     def ledger(self) -> Ledger:
@@ -260,7 +261,7 @@ class Study:
         return given
 
     def explain(self, number: int) -> Order:
-        """Return an order: what was decided, and in `why` the numbers behind the decision.
+        """Return an order: what was decided, and the numbers behind the decision in `why`.
 
         Parameters
         ----------
@@ -312,12 +313,12 @@ class Study:
         Parameters
         ----------
         change : Amended
-            The new values; None keeps a value.
+            The new values; a value that is None does not change.
 
         Raises
         ------
         StudyError, BudgetError, PolicyError
-            If the change is wrong, as a budget that is less than what was spent.
+            If the change is wrong, such as a budget below what was spent.
         StudyInUse
             If another process runs the study.
         """
@@ -357,13 +358,13 @@ class Study:
     ) -> Ending:
         """Train until the rest of the budget is spent. Only one process at a time can run a study.
 
-        A step that a crash interrupted is charged when the study runs again: in seconds and dollars, as far as it had come.
+        If a crash interrupted a step, a budget of time or money is charged for the time of that step when the study runs again.
 
         Parameters
         ----------
         train : callable or Runner
-            Training code, as for `tune`. A runner may be given in its place: then no progress is shown, no `TrainingFailed` is
-            raised, and the arguments that describe a runner are ignored.
+            Training code, as for `tune`. It may also be a runner: then no progress is shown, no `TrainingFailed` is raised,
+            and the arguments that describe a runner are ignored.
         workers : int, optional
             A new number of workers. None: the number of the stored study.
         runner, devices, live, checkpoints_at_most, deadline, observe, progress
@@ -406,7 +407,7 @@ class Study:
         Returns
         -------
         str
-            The cost with its unit, as "20 epochs" or "3.5 min".
+            The cost with its unit, such as "20 epochs" or "3m 30s".
 
         Raises
         ------
@@ -461,7 +462,7 @@ class Study:
         Parameters
         ----------
         give_up_after : str or float, optional
-            Release orders without a report for so long: "10m", or seconds. Released orders cost nothing.
+            Release the orders that had no report for this long: "10m", or seconds. Nothing is charged for released orders.
 
         Returns
         -------
@@ -476,7 +477,7 @@ class Study:
     def tell(
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
     ) -> None:
-        """Report that the next step of an order is done, or that it failed.
+        """Report that the next step of an order is finished, or that it failed.
 
         Parameters
         ----------

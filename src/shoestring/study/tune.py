@@ -70,32 +70,32 @@ def tune(
     settings : mapping, optional
         Settings of the policy by name.
     workers : int, optional
-        The number of trials that are trained at the same time. Several are trained in processes of their own. None: one
-        for each device, else the number of the stored study, else 1.
+        The number of trials that are trained at the same time. With more than one, each worker is a process. None: one for
+        each device, else the number of the stored study, else 1.
     runner : str, Runner or RayCluster, optional
         Where trials are trained: "local" in this process, "process" in other processes, "ray" on a Ray cluster. None:
         "local" for one worker without devices, else "process".
     devices : str or sequence of int, optional
-        The devices of the workers, as "0,1,2,3". Each worker gets one; a device that is listed twice is shared.
+        The devices of the workers, such as "0,1,2,3". Each worker gets one; a device that is listed twice is shared.
     live : int, optional
-        At most this many trials are kept alive in memory, paused ones included. None: as long as a quarter of the memory
-        is free, and of the GPU's memory if PyTorch uses one; with worker processes, one for each worker.
+        The largest number of trials in memory, paused ones included. None: as many as leave a quarter of the memory free,
+        and a quarter of the GPU's memory if PyTorch uses one; with worker processes, one for each worker.
     checkpoints : str or Path, optional
         Where checkpoints are stored: a folder, or "s3://bucket/runs". None: the place of the stored study, else a folder
         beside the store.
     checkpoints_at_most : str, optional
-        The largest disk space for checkpoints, as "2GB".
+        The largest disk space for checkpoints, such as "2GB".
     deadline : str or float, optional
         Stop after this much clock time: "2h", or seconds. 0 begins or opens the study without training.
     name : str, optional
         The name of the study in its store.
     store : str or LedgerStore, optional
-        Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: in memory only, so
-        a crash loses the study.
+        Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: only in memory, so the study
+        is lost when the process ends.
     seed : int, optional
         The seed of all random choices. None: a random seed is drawn and stored.
     prices : Prices, optional
-        What an epoch budget pays for in addition to steps, as `Prices(validate_epochs=0.5)`.
+        What an epoch budget is charged in addition to steps, such as `Prices(validate_epochs=0.5)`.
     initial : sequence of mapping, optional
         Configurations to try before those of the policy.
     progress : bool, optional

@@ -1,4 +1,4 @@
-"""Contracts for authors of plugins, as checks to run in your own tests, and made-up training curves.
+"""Contracts for authors of plugins, as checks that you run in your own tests, and artificial training curves.
 
     a policy             `POLICY_CHECKS`, `LEARNING_CHECKS`, `PREDICTION_CHECKS`; `simulate`, `watch`, `make_opening`
     a ledger store       `LEDGER_STORE_CHECKS`
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from shoestring.testing.resuming import check_resuming
     from shoestring.testing.runners import check_runner_contract
 
-# The checks of runners import much that the others do not need.
+# The checks of runners import many modules that the other checks do not need.
 __getattr__ = import_on_first_use(
     __name__,
     {

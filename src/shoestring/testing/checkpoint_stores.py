@@ -1,7 +1,7 @@
-"""What every checkpoint store must do.
+"""The contract of a checkpoint store, as a check that its author can run.
 
-The author of a store calls `check_checkpoint_store_contract(make, folder)` in a test. Each call of `make` returns another object
-for the same place, as several machines have them; the place is empty at first.
+The author of a store calls `check_checkpoint_store_contract(make, folder)` in a test. Each call of `make` returns a new object
+for the same place, as if on another machine. The place is empty at first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def check_checkpoint_store_contract(make: MakeCheckpointStore, folder: Path) -> 
     Parameters
     ----------
     make : callable
-        Returns a new object for the same place each time; the place is empty at first.
+        Returns a new object for the same place at each call; the place is empty at first.
     folder : Path
         An empty folder for copies.
 
@@ -38,7 +38,7 @@ def check_checkpoint_store_contract(make: MakeCheckpointStore, folder: Path) -> 
 
 
 def check_reading_elsewhere(make: MakeCheckpointStore, folder: Path) -> None:
-    """A checkpoint, a file or a folder, is listed with its size once it is committed, not before, until it is deleted."""
+    """A checkpoint (a file or a folder) is listed with its size from its commit until it is deleted."""
     worker, driver = make(), make()
     driver.check_writable()
     assert names(driver.list()) == {}
@@ -65,44 +65,44 @@ def check_reading_elsewhere(make: MakeCheckpointStore, folder: Path) -> None:
 
 
 def check_attempts_are_separate(make: MakeCheckpointStore, folder: Path) -> None:
-    """What a worker writes after it was given up is not read, and is deleted at the next start."""
-    given_up, worker, driver = make(), make(), make()
-    partial = given_up.scratch(1, 4, "a1")
-    partial.write_text("from a worker that was given up")
-    kept = keep_file(driver, 1, 4, "good", by=worker, attempt="b2")
-    given_up.put(1, 4, "a1")
-    assert worker.get(1, kept.name, folder / "4").read_text() == "good"
-    assert names(make().list())[1] == {4: kept.name}
+    """Files that a worker writes after the driver stopped waiting for it are not read, and are deleted at the next start."""
+    abandoned, worker, driver = make(), make(), make()
+    partial = abandoned.scratch(1, 4, "a1")
+    partial.write_text("from an abandoned worker")
+    committed = keep_file(driver, 1, 4, "good", by=worker, attempt="b2")
+    abandoned.put(1, 4, "a1")
+    assert worker.get(1, committed.name, folder / "4").read_text() == "good"
+    assert names(make().list())[1] == {4: committed.name}
     again = make()
     again.delete_uncommitted()
-    assert names(again.list())[1] == {4: kept.name}
-    assert worker.get(1, kept.name, folder / "5").read_text() == "good"
+    assert names(again.list())[1] == {4: committed.name}
+    assert worker.get(1, committed.name, folder / "5").read_text() == "good"
     better = keep_file(driver, 1, 4, "trained again", by=worker, attempt="c3")
     assert worker.get(1, better.name, folder / "6").read_text() == "trained again"
     driver.delete(1, better.name)
-    if better.name != kept.name:
-        driver.delete(1, kept.name)
+    if better.name != committed.name:
+        driver.delete(1, committed.name)
     assert names(make().list()) == {}
 
 
 def check_bytes_transfer(make: MakeCheckpointStore, folder: Path) -> None:
-    """A worker that cannot reach the store sends bytes and gets bytes."""
+    """A worker that cannot reach the store sends and receives checkpoints as bytes."""
     from shoestring.runners.checkpoints.checkpoint_store import BytesTransfer
 
     worker, driver = BytesTransfer(folder / "worker"), make()
     path = worker.scratch(2, 3, "d4")
     path.mkdir()
     (path / "weights").write_text("w")
-    kept = driver.commit(2, 3, "d4", worker.put(2, 3, "d4"))
-    assert (make().get(2, kept.name, folder / "7") / "weights").read_text() == "w"
-    there = worker.get(2, kept.name, folder / "8", driver.pack(2, kept.name))
+    committed = driver.commit(2, 3, "d4", worker.put(2, 3, "d4"))
+    assert (make().get(2, committed.name, folder / "7") / "weights").read_text() == "w"
+    there = worker.get(2, committed.name, folder / "8", driver.pack(2, committed.name))
     assert (there / "weights").read_text() == "w"
     assert [path.name for path in (folder / "worker").rglob("*.partial")] == []
-    driver.delete(2, kept.name)
+    driver.delete(2, committed.name)
 
 
 def check_markers(make: MakeCheckpointStore) -> None:
-    """A marker is seen by all machines that reach the store, until it is removed."""
+    """All machines that reach the store see a marker until it is removed."""
     driver = make()
     driver.add_marker("m1")
     assert make().has_marker("m1")
@@ -112,7 +112,7 @@ def check_markers(make: MakeCheckpointStore) -> None:
 
 
 def check_moving_aside(make: MakeCheckpointStore) -> None:
-    """What another study left is moved aside, twice if needed, and no longer listed."""
+    """Checkpoints of another study can be moved aside, also a second time, and are then not listed."""
     driver = make()
     keep_file(driver, 0, 1, "another study's")
     driver.move_aside()

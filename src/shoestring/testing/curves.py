@@ -1,10 +1,10 @@
-"""Made-up training curves for the simulated runner. They cover everything that real training does, and are reproducible.
+"""Artificial, reproducible training curves for the simulated runner. They can diverge, fail and end early, as real training can.
 
-A curve depends on the config and a seed only, not on when or how often it is read. Sources of curves wrap one another:
+A curve depends only on the config and a seed, not on when or how often it is read. A source of curves can wrap another source:
 
     NoisyCurves(DecayingCurves(), 0.01)                                 decays with noise
     FailingCurves(EarlyEndingCurves(DecayingCurves(), before=20), 0.1)  one trial in ten raises an error at some step, and
-                                                                        some trials end by themselves before step 20
+                                                                        some trials end by themselves at step 20 or before
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 
 
 def draw(config: Config, seed: int, name: str, *numbers: int) -> np.random.Generator:
-    """Return a random number generator that belongs to this config."""
+    """Return the random number generator of this config, seed, name and numbers."""
     return stream(seed, name, zlib.crc32(dumps(config).encode()), *numbers)
 
 
 @dataclass(frozen=True)
 class DecayingCurves:
-    """Curves `end + (start - end) * step**-rate` whose numbers and price are drawn for each config.
+    """Curves `end + (start - end) * step**-rate`; start, end, rate and the cost of a step are drawn for each config.
 
     Parameters
     ----------
     seed
         Seed of the draws.
     cost_s
-        Typical seconds of a step; those of a config are `cost_s * spread**u` with u drawn from -1 to 1.
+        Typical seconds of a step. A step of one config takes `cost_s * spread**u` seconds, with u drawn from -1 to 1.
     validate_s
         Seconds of a validation pass.
     setup_s
         Seconds of setup, charged with the first step.
     spread
-        How far the prices of configs differ, as a factor.
+        How much the costs of configs differ, as a factor.
     """
 
     seed: int = 0
@@ -54,7 +54,7 @@ class DecayingCurves:
     spread: float = 4.0
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        """Return the step of a curve that decays.
+        """Return the value and the cost of one step of a decaying curve.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class DecayingCurves:
 
 @dataclass(frozen=True)
 class NoisyCurves:
-    """Curves of another source with normal noise added to each value.
+    """Curves of another source, with normally distributed noise added to each value.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class NoisyCurves:
 
 @dataclass(frozen=True)
 class _RandomEvent:
-    """An event that happens to a share of the configs, at some step up to `before`."""
+    """An event that happens to a share of the configs, at a random step up to `before`."""
 
     source: Source
     share: float = 0.2
@@ -133,7 +133,7 @@ class _RandomEvent:
 
 @dataclass(frozen=True)
 class DivergingCurves(_RandomEvent):
-    """Curves of another source, of which a share reports nan from some step on.
+    """Curves of another source; for a share of the configs, the values are NaN from some step on.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class DivergingCurves(_RandomEvent):
     name: ClassVar[str] = "diverging"
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        """Return the source's step; its value is nan from the step of the divergence on.
+        """Return the source's step; from the step of the divergence on, its value is NaN.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class DivergingCurves(_RandomEvent):
 
 @dataclass(frozen=True)
 class FailingCurves(_RandomEvent):
-    """Curves of another source, of which a share raises an error at some step.
+    """Curves of another source; for a share of the configs, training fails at some step.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class FailingCurves(_RandomEvent):
     name: ClassVar[str] = "failing"
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        """Return the source's step; from the step of the failure on it has an error and no value.
+        """Return the source's step; from the step of the failure on, it has an error and no value.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class FailingCurves(_RandomEvent):
 
 @dataclass(frozen=True)
 class EarlyEndingCurves(_RandomEvent):
-    """Curves of another source, of which a share ends by itself after some step, never before the first.
+    """Curves of another source; for a share of the configs, training ends by itself after some step, the first at the earliest.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ class NegatedCurves:
 
 @dataclass(frozen=True)
 class ParallelCurves:
-    """Curves that fall by the same small amount per step from the first value of another source, so that none cross.
+    """Curves that begin at the first value of another source and fall by the same small amount per step, so they never cross.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class ParallelCurves:
     source: Source
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        """Return the source's first step, with a value that is lower by 0.001 for each step.
+        """Return the source's first step, with a value that is lower by 0.001 times `step`.
 
         Parameters
         ----------
@@ -317,11 +317,11 @@ class ListedCurves:
     Parameters
     ----------
     curves
-        Values by step, for each name of a config.
+        The values of all steps, for each name of a config.
     by
-        The parameter that holds a config's name.
+        The parameter whose value is the name of a config.
     costs_s
-        Seconds of a step, for each name; default: 1.
+        Seconds of a step, for each name. Default: 1 for all.
     """
 
     curves: Mapping[str, list[float]]
@@ -329,7 +329,7 @@ class ListedCurves:
     costs_s: Mapping[str, float] | None = None
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        """Return the step of the list that belongs to the config.
+        """Return the value and the cost of one step, from the list of the config.
 
         Parameters
         ----------

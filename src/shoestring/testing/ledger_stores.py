@@ -1,10 +1,12 @@
-"""The contract of a ledger store. The author of a store runs each check with a function that opens the same store again:
+"""The contract of a ledger store, as checks that its author can run.
+
+The author calls each check with a function that opens the same store again:
 
     @pytest.mark.parametrize("check", LEDGER_STORE_CHECKS, ids=lambda check: check.__name__)
     def test_my_store(check, tmp_path):
         check(lambda: MyStore(tmp_path))
 
-Every call of that function stands for another process that opens the store. Each check begins with an empty store.
+Each call of that function stands for another process that opens the store. Each check begins with an empty store.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ OpenStore = Callable[[], LedgerStore]
 class WatchedMemory(MemoryStore):
     """A store in memory that calls `look` with the ledger after each entry.
 
-    `lengths` are the numbers of entries that a killed process can leave: entries are appended together or not at all.
+    `lengths` lists the numbers of entries that a killed process can leave. Entries of one append are stored together.
     """
 
     def __init__(self, look: Callable[[Ledger], None]) -> None:
@@ -54,21 +56,21 @@ def an_opening(budget: str = "100 epochs") -> Opened:
 
 
 def an_order(number: int, until: int = 2) -> Order:
-    """Return order `number` of that study; it starts the trial of the same number."""
+    """Return the order with this number in that study; it starts the trial with the same number."""
     config = {"lr": 0.1 + number / 1000, "kind": "~odd"}
     why: Why = {"score": math.inf, "text": "~nan", "sure": True}
     return Order(number=number, trial=number, config=config, until=until, why=why, memo={"chain": [0.1, -math.inf]})
 
 
 def a_step(order: int, step: int, value: float | None = 0.5) -> Receipt:
-    """Return the receipt of a step of this order."""
+    """Return the receipt of a step of the order with this number."""
     status: Status = "ok" if value is not None and math.isfinite(value) else "diverged"
     cost = Cost(setup=1e-300, train=0.1 + 0.2, validate=2.0**-40)
     return Receipt(order=order, trial=order, step=step, value=value, cost=cost, status=status, at=float(step))
 
 
 def entries_of_all_kinds() -> list[Entry]:
-    """Return entries of every kind, with values that are difficult to store."""
+    """Return the entries of a study, of every kind, with values that are difficult to store."""
     return [
         an_opening("1h"),
         Note(topic="enqueue", facts={"config": {"lr": 0.25, "kind": "naïve"}}),
@@ -224,7 +226,7 @@ def check_one_process_runs_a_study(open_store: OpenStore) -> None:
 
 
 def check_heartbeat_with_an_append(open_store: OpenStore) -> None:
-    """After a process has released the lease, the next one reads the heartbeat of the last append, and nothing newer."""
+    """When a process has released the lease, the next one reads the heartbeat of the last append."""
     ours = open_store()
     ledger = ours.append("s", None, an_opening("1h"), an_order(0))
     with ours.lease("s") as lease:

@@ -6,10 +6,11 @@
     def test_contract(check):
         check(MyPolicy())
 
-`POLICY_CHECKS` hold for every policy, `LEARNING_CHECKS` for policies that choose by the values that training reports. A failed
-check raises an AssertionError that says what is wrong. `check(policy, light=True)` runs smaller studies, for slow policies.
+`POLICY_CHECKS` are for every policy, `LEARNING_CHECKS` for policies whose choices depend on the values that training reports. A
+failed check raises an AssertionError that says what is wrong. `check(policy, light=True)` runs smaller studies, for slow
+policies.
 
-Read in this order: studies in memory, the inspection of single decisions, the checks, settings for tiny budgets.
+The parts of this file are: studies in memory, the inspection of single decisions, the checks, settings for very small budgets.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ FINITE = Space({"layers": Int(1, 3), "optimizer": Choice(["sgd", "adam"])})
 ROUGH_CURVES: Source = EarlyEndingCurves(
     FailingCurves(DivergingCurves(NoisyCurves(DecayingCurves(setup_s=0.5), 0.2)), share=0.15)
 )
-_MAX_ENTRIES = 20_000  # studies in checks are far smaller: one with more entries would never end
+_MAX_ENTRIES = 20_000  # studies in checks are far smaller; one with more entries will probably never end
 
 
 # studies in memory ---------------------------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def make_opening(
     seed
         Seed of the study.
     prices
-        Prices of validation and setup in an epoch budget; default: none.
+        The price of a validation pass in an epoch budget. Default: 0.
 
     Returns
     -------
@@ -129,7 +130,7 @@ def simulate(policy: Policy, source: Source, *entries: Entry) -> Ending:
     Raises
     ------
     AssertionError
-        The study does not end.
+        If the study does not end.
     """
 
     def check_length(ledger: Ledger, entry: Entry | None) -> None:
@@ -140,13 +141,13 @@ def simulate(policy: Policy, source: Source, *entries: Entry) -> Ending:
 
 
 def restore_policy(policy: Policy) -> Policy:
-    """Return the policy that a resumed study would have: one made from the settings in the ledger."""
+    """Return the policy that a resumed study would have, made from the settings in the ledger."""
     settings = loads(dumps(policies.settings_of(policy)))
     return type(policy)(**settings) if is_dataclass(policy) else copy(policy)
 
 
 def fingerprint(ledger: Ledger) -> str:
-    """Return everything that a policy could have changed, as text."""
+    """Return as text everything in the ledger that a policy could change by mistake."""
     state = ledger.state
     return repr((len(ledger), state.trials, state.queue, state.used, state.steps, state.seconds, state.open_orders))
 
@@ -156,15 +157,15 @@ def list_orders(ledger: Ledger) -> list[tuple[int, str, int, str]]:
 
 
 def summarise(ledger: Ledger) -> tuple[Any, ...]:
-    """Return what two runs of one study must agree on: orders, cost, best trial."""
+    """Return what must be equal in two runs of one study: the orders, the cost and the best trial."""
     best = ledger.best
     return list_orders(ledger), ledger.spent, None if best is None else (best.number, best.best_step, best.best_loss)
 
 
 def list_cuts(ledger: Ledger) -> list[int]:
-    """Return the numbers of entries after which a crash can cut the study.
+    """Return the numbers of entries after which a crash can interrupt the study.
 
-    Entries that are appended together are never separated: these are the steps that the budget limit interrupted.
+    A crash cannot separate entries that are appended together: the receipts of steps that the budget limit interrupted.
     """
     interrupted = [isinstance(entry, Receipt) and entry.status == "interrupted" for entry in ledger.entries()]
     return [cut for cut in range(1, len(ledger)) if not (interrupted[cut - 1] and interrupted[cut])] + [len(ledger)]
@@ -186,9 +187,9 @@ def watch(policy: Policy, *, thorough: bool = True) -> Policy:
     Returns
     -------
     Policy
-        A policy that decides the same. It raises an AssertionError at a decision that breaks the contract.
+        A policy that makes the same decisions, and raises an AssertionError if one of them breaks the contract.
     """
-    return cast(Policy, WatchedPolicy(policy, thorough))  # the loop uses its name and its decisions only
+    return cast(Policy, WatchedPolicy(policy, thorough))  # the loop uses only its name and its decisions
 
 
 @dataclass(frozen=True)
@@ -232,14 +233,14 @@ class WatchedPolicy:
                 f"{subject}: memo[{name!r}] is not a list of floats"
             )
         dumps(order.why), dumps(order.memo)
-        place_order(ledger, order)  # refuses an order that no ledger could take
+        place_order(ledger, order)  # raises an error if the decision is not allowed
 
 
 _COMPARISON = ("score_name", "best_is", "score")
 
 
 def check_why(ledger: Ledger, order: Train, subject: str) -> None:
-    """Check that `why` describes a comparison in the words of `core/deciding/comparison.py`; `subject` begins each message."""
+    """Check that `why` has the keys that `core/deciding/comparison.py` describes; each message begins with `subject`."""
     why = order.why
     for name, value in why.items():
         assert isinstance(value, str | int | float | bool | None), f"{subject}: why[{name!r}] is not a number or a word"
@@ -271,11 +272,11 @@ def _check_runner_up(ledger: Ledger, order: Train, subject: str) -> None:
     elif isinstance(name, str) and name.startswith("{"):
         config = ledger.space.validate(loads(name))
         assert dict(config) != dict(order.config), f"{subject}: the runner-up is the config that was ordered"
-    if why["best_is"] == "drawn" or "reason" in why:  # chance or a second condition decided, not the score alone
+    if why["best_is"] == "drawn" or "reason" in why:  # chance or a second condition decided too
         return
     scores = [float(str(why[name])) for name in ("score", "last_kept_score", "runner_up_score") if name in why]
     for better, worse in pairwise(scores if why["best_is"] == "highest" else [-score for score in scores]):
-        # Between equal scores a stated order decides (`core/deciding/reproducible.py`); their last digits may differ.
+        # Scores count as equal if only their last digits differ; then the first one wins (`core/deciding/reproducible.py`).
         assert better >= worse or math.isclose(better, worse, rel_tol=1e-6, abs_tol=1e-9), (
             f"{subject}: the runner-up has a better score"
         )
@@ -285,7 +286,7 @@ def _check_runner_up(ledger: Ledger, order: Train, subject: str) -> None:
 
 
 def check_decisions_repeat(policy: Policy, light: bool = False) -> None:
-    """The same ledger gives the same decision, also from a policy that was restored from its settings."""
+    """The same ledger leads to the same decision, also by a policy that was restored from its settings."""
     ledger = simulate(policy, ROUGH_CURVES, make_opening(policy, budget="12 epochs" if light else "60 epochs")).ledger
     for count in range(1, len(ledger) + 1, 5 if light else 4):
         first, again = ledger.fork(count), ledger.fork(count)
@@ -300,7 +301,7 @@ def check_decisions_repeat(policy: Policy, light: bool = False) -> None:
 
 
 def check_orders(policy: Policy, light: bool = False) -> None:
-    """Every decision is allowed and every study ends: with several workers, rough curves, and budgets in every unit."""
+    """Every decision is allowed and every study ends, with several workers, rough curves, and budgets in every unit."""
     few = [
         ("1 epochs", 3, 9),
         ("6 epochs", 3, 1),
@@ -318,7 +319,7 @@ def check_orders(policy: Policy, light: bool = False) -> None:
 
 
 def check_priced_validation(policy: Policy, light: bool = False) -> None:
-    """The budget also covers validation passes that have a price."""
+    """A study does not exceed its budget if validation passes have a price."""
     prices = Prices(validate_epochs=0.25)
     start = make_opening(policy, budget="10 epochs" if light else "50 epochs", prices=prices, workers=2)
     ledger = simulate(watch(policy), ROUGH_CURVES, start).ledger
@@ -326,7 +327,7 @@ def check_priced_validation(policy: Policy, light: bool = False) -> None:
 
 
 def check_restart(policy: Policy, light: bool = False) -> None:
-    """A study that is cut and continued equals the study without a cut."""
+    """A study that is interrupted and continued equals the study without the interruption."""
     for budget, workers in (("10 epochs", 2),) if light else (("40 epochs", 1), ("40 epochs", 3), ("60s", 2)):
         whole = simulate(policy, ROUGH_CURVES, make_opening(policy, budget=budget, workers=workers)).ledger
         for cut in list_cuts(whole)[:: 7 if light else 5]:
@@ -337,7 +338,7 @@ def check_restart(policy: Policy, light: bool = False) -> None:
 
 
 def check_finite_spaces(policy: Policy, light: bool = False) -> None:
-    """The policy finishes the study once every config of a finite space is trained."""
+    """The policy ends the study when every config of a finite space is trained."""
     for space in (LISTED, FINITE):
         for workers in (3,) if light else (1, 3):
             steps = 2 if light else 5
@@ -394,7 +395,7 @@ def check_takeover(policy: Policy, light: bool = False) -> None:
 
 
 def check_settings(policy: Policy, light: bool = False) -> None:
-    """The ledger keeps every setting."""
+    """Every setting is the same after it was stored in the ledger and read back."""
     settings = dumps(policies.settings_of(policy))
     assert dumps(policies.settings_of(restore_policy(policy))) == settings, (
         f"{policy.name} loses settings in the ledger"
@@ -405,7 +406,7 @@ def check_settings(policy: Policy, light: bool = False) -> None:
 
 
 def check_results_matter(policy: Policy, light: bool = False) -> None:
-    """Curves with the opposite sign lead to other orders."""
+    """Curves with the opposite sign lead to different orders."""
     start = make_opening(policy, budget="40 epochs" if light else "120 epochs", max_steps=9)
     assert list_orders(simulate(policy, DecayingCurves(), start).ledger) != list_orders(
         simulate(policy, NegatedCurves(DecayingCurves()), start).ledger
@@ -416,7 +417,7 @@ def check_best_trained_longest(policy: Policy, light: bool = False) -> None:
     """On curves that never cross, the trial with the best first loss is trained at least as far as the median one."""
     start = make_opening(policy, budget="40 epochs" if light else "120 epochs")
     ledger = simulate(policy, ParallelCurves(DecayingCurves()), start).ledger
-    last = ledger.orders[-1].trial  # the budget limit may have shortened it
+    last = ledger.orders[-1].trial  # the budget limit may have cut it short
     steps = {trial.number: trial.steps for trial in ledger.trials if trial.losses and trial.number != last}
     if not steps:  # a single run that changes its config cannot be compared with others
         return
@@ -425,7 +426,7 @@ def check_best_trained_longest(policy: Policy, light: bool = False) -> None:
 
 
 def check_runner_up(policy: Policy, light: bool = False) -> None:
-    """Some order names the runner-up and its score."""
+    """At least one order names a runner-up and its score."""
     start = make_opening(policy, budget="40 epochs" if light else "120 epochs")
     ledger = simulate(watch(policy), DecayingCurves(), start).ledger
     assert any("runner_up" in order.why for order in ledger.orders), f"{policy.name} never names a runner-up in `why`"
@@ -447,17 +448,11 @@ POLICY_CHECKS: tuple[Check, ...] = (
 LEARNING_CHECKS: tuple[Check, ...] = (check_results_matter, check_best_trained_longest, check_runner_up)
 
 
-# settings for tiny budgets -------------------------------------------------------------------------------------------
+# settings for very small budgets -------------------------------------------------------------------------------------
 
 
-_CURVE_PARAMETERS = (
-    1.0,
-    5.0,
-    1.0,
-    0.01,
-    1.0,
-    0.0,
-)  # roughly what standardised losses of real tables gave: no fit is needed
+# Roughly the fitted parameters of standardised losses in real tables, so that no fit is needed.
+_CURVE_PARAMETERS = (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)
 _SMALL: dict[str, dict[str, Any]] = {
     "asha": {"reduction_factor": 2},
     "bhpt": {"arms": 6, "samples": 1},
@@ -488,5 +483,5 @@ _SMALL: dict[str, dict[str, Any]] = {
 
 
 def make_small_policy(name: str) -> Policy:
-    """Return the registered policy of that name, with settings that suit tiny budgets; its defaults where none are listed."""
+    """Return the registered policy of this name, with settings for very small budgets, or its defaults if none are listed."""
     return policies.make(name, _SMALL.get(name))

@@ -1,4 +1,4 @@
-"""The contract of `predict`, for policies that have it; `core/deciding/prediction.py` says what it returns.
+"""The contract of `predict`, for policies that have this method; `core/deciding/prediction.py` describes what it returns.
 
     from shoestring.testing import PREDICTION_CHECKS
 
@@ -27,14 +27,14 @@ from shoestring.testing.policies import ROUGH_CURVES, Check, fingerprint, make_o
 
 
 def iterate_decisions(ledger: Ledger, every: int = 1) -> Iterator[tuple[Ledger, Order]]:
-    """Yield each order with the ledger as it was before it; `every`: only the orders with multiples of this number."""
+    """Yield each order with the ledger as it was before; with `every`, only orders whose number is a multiple of it."""
     for place, entry in enumerate(ledger.entries()):
         if isinstance(entry, Order) and entry.number % every == 0:
             yield ledger.fork(place), entry
 
 
 def check_predictions(policy: Policy, light: bool = False) -> None:
-    """Some order has a prediction; each has finite quantiles in their order, and begins with the trial of the order."""
+    """At least one order has a prediction; its curves have finite, ascending quantiles, and that of the order is the first."""
     predicting, found = cast(PredictingPolicy, policy), 0
     sources: tuple[tuple[Source, Direction], ...] = (
         (DecayingCurves(), "min"),
@@ -52,7 +52,7 @@ def check_predictions(policy: Policy, light: bool = False) -> None:
 
 
 def _check_curves(ledger: Ledger, order: Order, prediction: Prediction, subject: str) -> None:
-    """Check predicted curves; `subject` begins each message."""
+    """Check predicted curves; each message begins with `subject`."""
     curves = prediction.curves
     assert 1 <= len(curves) <= MAX_CURVES, f"{subject} predicts {len(curves)} curves, not 1 to {MAX_CURVES}"
     assert dict(curves[0].config) == dict(order.config), f"{subject}: the first curve is not that of the order"
@@ -68,7 +68,7 @@ def _check_curves(ledger: Ledger, order: Order, prediction: Prediction, subject:
 
 
 def check_predicting_has_no_effect(policy: Policy, light: bool = False) -> None:
-    """The same ledger gives the same prediction, also from a restored policy; and predicting changes no decision."""
+    """The same ledger leads to the same prediction, also by a restored policy; and predicting changes no decision."""
     start = make_opening(policy, budget="30 epochs" if light else "60 epochs")
     ledger = simulate(policy, ROUGH_CURVES, start).ledger
     for then, order in iterate_decisions(ledger, every=5 if light else 3):

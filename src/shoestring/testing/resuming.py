@@ -1,9 +1,11 @@
-"""Does training code continue after a save and a load as if it had not stopped? Three ways to find out, for your own tests.
+"""Check in your own tests that training code continues after a save and a load as if it had not stopped.
 
-whole = train_in_one_piece(target, config, steps=8)
-pieces = train_in_pieces(target, config, steps=8, every=2, folder=tmp_path)    # each piece in a new process
-assert whole == pieces
-assert check_resuming(target, config, tmp_path).facts["same"]                  # what a study does with an early trial
+There are two ways:
+
+    whole = train_in_one_piece(target, config, steps=8)
+    pieces = train_in_pieces(target, config, steps=8, every=2, folder=tmp_path)    # each piece in a new process
+    assert whole == pieces
+    assert check_resuming(target, config, tmp_path).facts["same"]                  # the check that a study makes once
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _GRACE_S = 5.0
 
 
 def train_in_one_piece(target: str, config: Config, steps: int) -> Values:
-    """Train in this process without a pause; return the value of each step.
+    """Train in this process without a pause, and return the value of each step.
 
     Parameters
     ----------
@@ -34,7 +36,7 @@ def train_in_one_piece(target: str, config: Config, steps: int) -> Values:
     config : mapping
         The configuration to train.
     steps : int
-        How many steps to train.
+        The number of steps to train.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def train_in_one_piece(target: str, config: Config, steps: int) -> Values:
 
 
 def train_in_pieces(target: str, config: Config, steps: int, every: int, folder: Path) -> Values:
-    """Train in pieces, each in a new process that loads the checkpoint of the piece before; return the value of each step.
+    """Train in pieces, each in a new process from the checkpoint of the piece before, and return the value of each step.
 
     Parameters
     ----------
@@ -58,9 +60,9 @@ def train_in_pieces(target: str, config: Config, steps: int, every: int, folder:
     config : mapping
         The configuration to train.
     steps : int
-        How many steps to train.
+        The number of steps to train.
     every : int
-        How many steps a piece has.
+        The number of steps in a piece.
     folder : Path
         An empty folder for checkpoints and logs.
 
@@ -92,7 +94,7 @@ def train_in_pieces(target: str, config: Config, steps: int, every: int, folder:
 
 
 def check_resuming(target: str, config: Config, folder: Path, max_steps: int = 2) -> Note:
-    """Make the resume check of a study: train the second step twice, from a checkpoint and without a pause.
+    """Make the resume check of a study: train the second step twice, without a pause and from a checkpoint.
 
     Parameters
     ----------
@@ -103,7 +105,7 @@ def check_resuming(target: str, config: Config, folder: Path, max_steps: int = 2
     folder : Path
         An empty folder for the checkpoint.
     max_steps : int
-        The steps of a full training, for the context of the training code.
+        The number of steps of a full training, which the training code finds in its context.
 
     Returns
     -------
@@ -113,7 +115,7 @@ def check_resuming(target: str, config: Config, folder: Path, max_steps: int = 2
     Raises
     ------
     AssertionError
-        If a step fails; with the text of its exception.
+        If a step fails. The message is the text of its exception.
     """
     runner = LocalRunner(Target.find(target).load(), Checkpoints(folder / "checkpoints"))
     runner.max_steps = max_steps

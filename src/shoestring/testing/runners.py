@@ -1,8 +1,8 @@
-"""What every runner must do, wherever it runs training code.
+"""The contract of a runner, as a check that its author can run.
 
-The curves here are the same training code in every form that runners take: `Curve` for Python processes, `CurveSource` for the
-simulated runner, `COMMAND` for commands. The author of a runner calls `check_runner_contract(make, folder)` with a function that
-makes the runner for a folder. The runner must give the same orders and receipts as the simulated runner for the same studies.
+The author of a runner calls `check_runner_contract(make, folder)` with a function that makes the runner for a folder. For the
+same study, the runner must lead to the same orders and receipts as the simulated runner. The training code here is the same in
+each form that runners accept: `Curve` for Python processes, `CurveSource` for the simulated runner, `COMMAND` for commands.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SPACE = Space({"rate": {"float": [0.05, 0.9]}, "kind": {"choice": ["good", "bad"
 MAX_STEPS = 6
 CONFIGS: tuple[Config, ...] = (
     {"rate": 0.3, "kind": "good"},
-    {"rate": 0.5, "kind": "bad"},  # breaks at step 3
+    {"rate": 0.5, "kind": "bad"},  # fails at step 3
     {"rate": 0.1, "kind": "good"},
     {"rate": 0.85, "kind": "good"},  # diverges at step 4
 )
@@ -42,13 +42,13 @@ BROKEN = "broken on purpose"
 
 
 def next_state(config: Config, state: float) -> float:
-    """Return the loss after one more step: it shrinks by the rate; a very high rate ends in nan."""
+    """Return the loss after one more step. It falls by the rate; with a very high rate it becomes NaN."""
     state *= 1.0 - config["rate"]
     return math.nan if config["rate"] > 0.8 and state < 1e-3 else state
 
 
 class Curve:
-    """The curve as training code that can be saved and loaded."""
+    """The training code as a class that can be saved and loaded."""
 
     def __init__(self, config: Config, context: Context) -> None:
         assert context.max_steps == MAX_STEPS
@@ -69,7 +69,7 @@ class Curve:
 
 
 class CurveSource:
-    """The same curve for the simulated runner."""
+    """The same training code as a source of curves for the simulated runner."""
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
         state = 1.0
@@ -79,7 +79,7 @@ class CurveSource:
         return StepOutcome(state, Cost(train=1.0), failure)
 
 
-# The same as a command. It does not import this package, so it starts at once.
+# The same training code as a command. It does not import this package, so that it starts quickly.
 COMMAND = [
     sys.executable,
     "-S",
@@ -107,7 +107,7 @@ while done < int(environment["SHOESTRING_UNTIL"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greedy:
-    """Trains each config for one step, then one or two more steps of the best one: trials are paused and resumed all the time."""
+    """Trains each config for one step, then the best trial for one or two more steps; so trials are often paused and resumed."""
 
     name: ClassVar[str] = "greedy"
 
@@ -135,7 +135,7 @@ def make_opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> O
 
 
 def run_study(runner: Runner, ledger: Ledger, stop_after: float = math.inf) -> Ledger:
-    """Run a study until its budget is spent or it has so many entries; close the runner and return the ledger."""
+    """Run a study until its budget is spent or it has `stop_after` entries, close the runner, and return the ledger."""
     journal = Journal.in_memory(ledger)
     with journal.store.lease(journal.name) as lease:
         Loop(journal, lease, Greedy(), runner, should_stop=lambda: len(journal.ledger) >= stop_after).run()
@@ -168,7 +168,7 @@ def check_runner_contract(make: MakeRunner, folder: Path, *, cuts: Sequence[int]
     folder : Path
         An empty folder.
     cuts : sequence of int
-        After how many entries the study is stopped and resumed.
+        The numbers of entries after which the study is stopped and resumed.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def check_runner_contract(make: MakeRunner, folder: Path, *, cuts: Sequence[int]
 
 
 def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
-    """Orders and outcomes are those of the simulated runner; texts of failures are passed on; costs are never negative."""
+    """Orders and outcomes equal those of the simulated runner; receipts have the texts of failures and no negative costs."""
     ledger = run_study(make(folder), Ledger([make_opened()]))
     assert decisions(ledger) == decisions(expected)
     assert outcomes(ledger) == outcomes(expected)
@@ -196,7 +196,7 @@ def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
 
 
 def check_continuing_study(make: MakeRunner, folder: Path, expected: Ledger, cuts: Sequence[int]) -> None:
-    """A study that was stopped and is continued by a new runner on the same folder gives the same result as without the stop."""
+    """A study that is stopped, and continued by a new runner in the same folder, has the same result as without the stop."""
     ledger = Ledger([make_opened()])
     for cut in (*cuts, math.inf):
         ledger = run_study(make(folder), Ledger(ledger.entries()), stop_after=cut)
@@ -206,7 +206,7 @@ def check_continuing_study(make: MakeRunner, folder: Path, expected: Ledger, cut
 
 
 def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
-    """Submitting an order again, known by its number, changes nothing."""
+    """Submitting an order a second time changes nothing; orders are identified by their numbers."""
     runner = make(folder)
     order = Order(number=0, trial=0, config=CONFIGS[0], until=2)
     ledger = Ledger([make_opened()])
@@ -227,7 +227,7 @@ def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
 
 
 def check_former_configs(make: MakeRunner, folder: Path) -> None:
-    """A trial whose config changed between steps, and whose state is lost, is trained again with the config of each step."""
+    """If a trial loses its state, each step is trained again with the config that it had the first time."""
     rates = (0.3, 0.1, 0.1, 0.5)
     orders = [
         Order(number=n, trial=0, config={"rate": rates[until - 1], "kind": "good"}, until=until)

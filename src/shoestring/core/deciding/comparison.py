@@ -1,14 +1,14 @@
 """How a policy records what it compared: these keys are in the `why` of every order, whatever the policy.
 
-    compared          how many candidates were compared; 0: none, and none of the keys below is there
+    compared          the number of candidates that were compared; if it is 0, the keys below are left out
     score_name        what they were compared by, with its unit
-    best_is           "highest" or "lowest": which score wins; "drawn": one was drawn, and scores are probabilities
+    best_is           "highest" or "lowest": which score wins; "drawn": one was drawn, and the scores are probabilities
     score             the score of the chosen candidate
     runner_up         the best of the others: a trial's number, a config as text, or another action in words
-    runner_up_score   its score; both are missing where there was no other candidate
+    runner_up_score   its score; both keys are left out if there was no other candidate
 
-A decision that promotes several trials adds `rank` (of the chosen one; 0 is the best) and `last_kept_score`; its runner-up is
-the best trial that was not promoted. A policy may add more under its own keys.
+A decision that promotes several trials adds `rank`, the rank of the chosen one (0 is the best), and `last_kept_score`, the score
+of the last trial that was promoted. Its runner-up is the best trial that was not promoted. A policy may add keys of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shoestring.core.values.arrays import Flags, Floats
 from shoestring.core.values.strict_json import dumps
 
 BestIs = Literal["highest", "lowest", "drawn"]
-NEAR = 0.01  # of the unit cube's side: two points closer than this count as the same candidate
+NEAR = 0.01  # two points of the unit cube that are closer than this in every dimension count as the same candidate
 
 
 def compare(
@@ -154,7 +154,7 @@ def compare_losses(
     sign: float,
     undo: Callable[[Floats], Floats] = np.asarray,
 ) -> dict[str, Scalar]:
-    """Return the keys of a comparison of candidates with these losses, shown as values of the study.
+    """Describe a choice by losses for `why`; the losses are shown as values of the study.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def compare_losses(
 def compare_race(
     step: int, sign: float, compared: int, rank: int, loss: float, last_kept: float, left: tuple[float, int] | None
 ) -> dict[str, Scalar]:
-    """Return the keys of a decision that promotes several trials, ranked by their values after `step`.
+    """Describe for `why` a decision that promotes several trials, ranked by their values after `step`.
 
     Parameters
     ----------
@@ -223,5 +223,5 @@ def name_score(step: int) -> str:
 
 
 def are_apart(cube: Floats, chosen: int) -> Flags:
-    """Return which points of the cube, (m, dims), are another candidate than the chosen one, as flags (m,)."""
+    """Return flags (m,): which points of the cube, (m, dims), are far enough from the chosen one to be other candidates."""
     return np.asarray((np.abs(cube - cube[chosen]) > NEAR).any(axis=1))

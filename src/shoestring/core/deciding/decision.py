@@ -26,7 +26,7 @@ class Train:
     trial : int
         Number of the trial; `len(ledger.trials)` for a new one.
     config : mapping
-        The configuration. It may differ from the trial's last one: so a run can change its hyperparameters as it goes.
+        The configuration. It may differ from the trial's last one, so hyperparameters can change during a run.
     until : int
         The last step to train.
     validate : {"each", "last", "none"}
@@ -34,7 +34,7 @@ class Train:
     expected_cost : float, optional
         What the order will probably cost, in the budget's unit. Without it, the mean price of a step is used.
     reserve : float, optional
-        What the order will cost at most, in all likelihood. Without it, a quantile of earlier step costs is used.
+        An amount that the order will very probably not exceed. Without it, a quantile of earlier step costs is used.
     why : mapping
         Numbers and words behind the decision; `shoestring explain` prints them.
     memo : mapping
@@ -53,12 +53,12 @@ class Train:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Train nothing before another receipt has come."""
+    """Train nothing until the next receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Train nothing any more: the study ends.
+    """Train nothing more: the study ends.
 
     Parameters
     ----------

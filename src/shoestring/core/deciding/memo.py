@@ -1,8 +1,8 @@
 """What a policy carries from decision to decision: named lists of numbers in the memo of an order, and when to fit again.
 
 Whether a fit is due depends on the number of observations, never on the number of decisions. So it does not matter how often
-several workers ask, and a study that was cut off continues as if it had not been. The memo holds the number of observations at
-the last fit.
+the policy is called, and an interrupted study continues as if it had not been interrupted. The memo holds the number of
+observations at the last fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Lists = dict[str, list[float]]
 
 
 def pick(memo: Memo, names: Iterable[str]) -> Lists:
-    """Return copies of the lists with these names, as far as the memo has them.
+    """Return copies of those lists in the memo that have one of these names.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def pick(memo: Memo, names: Iterable[str]) -> Lists:
 
 
 class Fit(NamedTuple):
-    """Whether a fit is due now, whether it should start from several places, and `marks` to put into the next memo."""
+    """Whether a fit is due now, whether it should start from several places, and the `marks` to put into the next memo."""
 
     is_due: bool
     is_restart: bool
@@ -50,14 +50,14 @@ class Refits:
     Parameters
     ----------
     first : int
-        Observations before the first fit.
+        The number of observations at which the first fit is due.
     dense_until : int
-        Up to so many observations, every further observation makes a fit due.
+        Up to this number of observations, a fit is due after each new observation.
     every : float
-        Beyond that, so many further observations make a fit due.
+        Beyond that, a fit is due after this many new observations.
     growth : float
-        If finite, instead of both: fits are due at `first` observations, and then whenever their number has grown by this
-        factor, at numbers that do not depend on when `check_fit` is called.
+        If it is finite, it replaces `dense_until` and `every`: fits are due at `first` observations, and then whenever the
+        number of observations has grown by this factor. These numbers do not depend on when `check_fit` is called.
     restart_growth : float
         When the observations have grown by this factor since the last fit that started from several places, the next fit
         starts from several places again.
@@ -104,8 +104,7 @@ class Refits:
     def _round_down(self, count: int) -> int:
         """Return the number of observations at which the newest fit of a growing schedule was due; 0 before the first."""
         mark = 0
-        while count >= (
-            following := math.ceil(mark * self.growth) or self.first
-        ):  # rounded up, so that each mark is above the last one
+        # Marks are rounded up, so that each is above the last one.
+        while count >= (following := math.ceil(mark * self.growth) or self.first):
             mark = following
         return mark

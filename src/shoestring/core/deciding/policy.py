@@ -1,8 +1,8 @@
 """The contract of a policy, and helpers for its author.
 
-A policy is an object with a `name` and a method `decide`. It has settings but no memory: all that it knows is in the ledger, so
-a study that was cut off continues as if nothing had happened. `decide` must not change the ledger, and must give the same
-decision for the same ledger. If the policy is a dataclass, its settings are stored in the ledger.
+A policy is an object with a `name` and a method `decide`. It has settings but no memory: everything that it knows is in the
+ledger, so an interrupted study continues as if it had not been interrupted. `decide` must not change the ledger, and must give
+the same decision for the same ledger. If the policy is a dataclass, its settings are stored in the ledger.
 
 The helpers are functions of the ledger: they write a decision (`start_trial`, `continue_trial`, …), find trials and configs to
 choose from, and tell whether the initial design of a policy with a model is complete.
@@ -27,7 +27,7 @@ from shoestring.core.values.randomness import point, stream
 
 _PROBES = 100  # points that are tried before all configs of the space are listed
 ALL_TRIED = "every config of the space was tried"  # a reason to finish
-_STRIDE = 1_000_003  # from one of these points to the next in the sequence; prime, so that every coordinate changes
+_STRIDE = 1_000_003  # from one of these points to the next, in the sequence; prime, so that every coordinate changes
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class Policy(Protocol):
 # decisions -----------------------------------------------------------------------------------------------------------
 
 
-_NOTHING_COMPARED = {"compared": 0}  # unless the policy adds a comparison; see `comparison.py`
+_NOTHING_COMPARED = {"compared": 0}  # in `why`, unless the policy adds a comparison; see `comparison.py`
 
 
 def start_trial(ledger: Ledger, config: Config, until: int, *, why: Why = NO_WHY, memo: Memo = NO_MEMO) -> Train:
@@ -111,9 +111,9 @@ QUEUED_OR_INTERRUPTED_LABELS = {"phase": "phase", "at": "steps trained before (s
 
 
 def train_queued_or_interrupted(ledger: Ledger) -> Train | None:
-    """Return what a policy that trains every trial in full must do before it chooses.
+    """Return the decision that a policy which trains every trial in full has to make before it chooses a config.
 
-    Queued configs of the user come first, then trials of this policy that were interrupted.
+    Configs that the user queued come first, then trials of this policy that were interrupted.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def train_queued_or_interrupted(ledger: Ledger) -> Train | None:
     Returns
     -------
     Train or None
-        The decision; None if there is nothing of the kind.
+        The decision; None if no config is queued and no trial is interrupted.
     """
     if ledger.queue:
         return start_trial(ledger, ledger.queue[0], ledger.max_steps, why={"phase": "queued"}, memo=ledger.memo)
@@ -137,7 +137,9 @@ def train_queued_or_interrupted(ledger: Ledger) -> Train | None:
 def train_best_unfinished(
     ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO, after: int = 0
 ) -> Train | None:
-    """Return the decision to train the best trial that can continue, by its newest loss; of equal trials the older.
+    """Return the decision to train the trial with the best newest loss, among those that can continue.
+
+    Among equal trials, the oldest is chosen.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ def train_best_unfinished(
     memo : Memo
         As for `Train`.
     after : int
-        Skip so many of the best trials.
+        How many of the best trials to skip.
 
     Returns
     -------
@@ -166,7 +168,7 @@ def train_best_unfinished(
 
 
 def compare_newest(ledger: Ledger, ranked: Sequence[tuple[float, int]], count: int) -> Why:
-    """Return the keys of a comparison by newest loss.
+    """Describe a comparison by newest loss for `why`.
 
     Parameters
     ----------
@@ -180,7 +182,7 @@ def compare_newest(ledger: Ledger, ranked: Sequence[tuple[float, int]], count: i
     Returns
     -------
     Why
-        What belongs in `why`.
+        The entries for the `why` of the decision.
     """
     sign = ledger.opened.sign
     (loss, _), *competitors = ranked
@@ -258,7 +260,7 @@ def find_untried_config(ledger: Ledger) -> Config | None:
     """Return a config that was not tried yet: first those that the user queued, then quasi-random points of the space.
 
     The rows of a listed space come in a random order. Points that differ only in inactive parameters are the same config, so
-    the config of a new point may have been tried; then a later point of the sequence is taken.
+    the config of a new point may have been tried before; then a later point of the sequence is used.
 
     Parameters
     ----------
@@ -286,7 +288,7 @@ def find_untried_config(ledger: Ledger) -> Config | None:
 def _candidates(space: Space, seed: int, tried: int) -> Iterator[dict[str, Any]]:
     for probe in range(_PROBES if space.dims else 0):
         yield space.from_cube(point(seed, "configs", space.dims, tried + probe * _STRIDE))
-    yield from space.grid(10_000)  # nearly all configs are used: take the first that is not
+    yield from space.grid(10_000)  # nearly all configs were tried: the first untried one will do
 
 
 @lru_cache(maxsize=16)
@@ -297,14 +299,14 @@ def _row_order(seed: int, rows: int) -> list[int]:
 # the initial design of a policy with a model -------------------------------------------------------------------------
 #
 # A policy with a model trains some configs in full before it uses the model. Costs of trials differ, so in a budget of time or
-# money a few expensive trials could use up a small budget before the model is used. There the design ends with a third of the
-# budget, once two trials are complete. In a budget of epochs every full training costs the same, and a model of one to three
-# results chooses worse than evenly spread configs (measured: benchmarks/cost_aware). There the design is kept, and what helps
-# is an early warning that the budget is too small for a model.
+# money a few expensive trials could use up a small budget before the model is used. There the design ends as soon as a third of
+# the budget is used and two trials are complete. In a budget of epochs every full training costs the same, and a model of one to
+# three results chooses worse than evenly spread configs (measured: benchmarks/cost_aware). There the design is never shortened,
+# and the user is warned early if the budget is too small for a model.
 
-_DESIGN_SHARE = 1 / 3  # of a budget of time or money
-_MIN_RESULTS = 2
-_MIN_TRAININGS_PER_DESIGN_TRIAL = 2  # that the budget should pay for: with less no model was better than random search
+_DESIGN_SHARE = 1 / 3  # share of a budget of time or money that the design may use
+_MIN_RESULTS = 2  # complete trials that a shortened design must have
+_MIN_TRAININGS_PER_DESIGN_TRIAL = 2  # that a budget should pay for; with fewer, no model was better than random search
 
 
 def is_in_design(ledger: Ledger, initial_trials: int) -> bool:

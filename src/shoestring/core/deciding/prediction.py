@@ -1,10 +1,10 @@
-"""What a policy's model predicted when it placed an order: an optional third method of a policy, beside `name` and `decide`.
+"""What a policy's model predicted when it placed an order: the result of `predict`, an optional method of a policy.
 
     def predict(self, ledger: Ledger, order: Order) -> Prediction | None
 
-`ledger` is the study as it was before `order`. The parameters fitted for the order are in `order.memo` and the scores it was
-chosen by in `order.why`, so nothing has to be fitted or chosen again. None means that no model was used for the order (an
-initial design, or a config of the user's). Reports draw predictions; no decision is made with them.
+`ledger` is the study as it was before `order`. The parameters fitted for the order are in `order.memo`, and the scores by which
+it was chosen are in `order.why`, so nothing has to be fitted or chosen again. None means that no model was used for the order
+(it belongs to the initial design, or the user queued its config). Reports draw predictions; no decision is made with them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 from shoestring.core.values.arrays import Floats, Indices
 
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of quantiles: the ends of the 90 % and of the 50 % interval, and the median
-MAX_CURVES = 6  # in one prediction: more than a reader compares
-VALUE_AT_STEP = (
-    "the value expected after each step"  # what a curve predicts: values with their noise, as they will be reported
-)
-BEST_VALUE_BY_STEP = "the best value expected up to each step"  # of the values still to come
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # levels of quantiles: ends of the 90 % and the 50 % interval, and the median
+MAX_CURVES = 6  # curves in one prediction; a reader cannot compare more
+# What a curve predicts: values with their noise, as they will be reported, or the best of the values still to come.
+VALUE_AT_STEP = "the value expected after each step"
+BEST_VALUE_BY_STEP = "the best value expected up to each step"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,14 +57,14 @@ class CurvePrediction:
         quantile: Callable[[float], Floats],
         sign: float,
     ) -> CurvePrediction:
-        """Return the prediction made of quantiles of losses.
+        """Return the prediction that has these quantiles of losses.
 
         Parameters
         ----------
         trial, config, steps
             As for the class.
         quantile : callable
-            From a level to the losses at the steps, (n,).
+            Returns the losses at the steps, (n,), for a level.
         sign : float
             1 if values are losses, -1 if larger values are better: `ledger.opened.sign`.
 
@@ -112,7 +111,7 @@ class Prediction:
     Parameters
     ----------
     curves : sequence of CurvePrediction
-        The order's own first, then candidates that it was preferred to.
+        The curve of the order first, then curves of candidates that were not chosen.
     quantity : str
         What the curves predict: `VALUE_AT_STEP` or `BEST_VALUE_BY_STEP`.
     candidate_scores : CandidateScores, optional
@@ -129,7 +128,7 @@ class Prediction:
 
 @runtime_checkable
 class PredictingPolicy(Protocol):
-    """A policy that can say what its model predicted."""
+    """A policy that can return what its model predicted."""
 
     def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
         """Return what the model predicted when this order was placed.
@@ -157,7 +156,7 @@ def put_first(numbers: Sequence[int] | Indices, *wanted: int | None) -> list[int
     numbers : sequence of int
         Numbers of trials or candidates.
     *wanted : int or None
-        Those to put first; None is left out.
+        The numbers to put first; None is ignored.
 
     Returns
     -------

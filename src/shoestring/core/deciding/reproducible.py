@@ -2,11 +2,11 @@
 
 **Choosing among scores.** A score is the result of linear algebra. Its last digits depend on the processor, on the BLAS kernel
 that is used on it and on the number of threads. Two candidates that are equal in theory then differ by rounding, and a plain
-`argmax` lets the rounding decide. So policies and models choose by the functions below, and only by these:
+`argmax` lets the rounding decide. So policies and models choose only by the functions below:
 
     equal       scores whose difference is at most the tolerance
     tolerance   `TOLERANCE` times the spread of the scores, plus `ROUNDING` times the size of the best
-    order       of equal candidates the first is taken, in the order in which they are given
+    order       among equal candidates, the one that is given first is chosen
 
 A score that is NaN is the worst. The spread is the best minus the worst finite score. A caller that knows a better unit passes
 it as `spread`: 1 for logarithms, where a difference of 1 is a factor of e, however bad the last candidate is.
@@ -35,13 +35,13 @@ import numpy as np
 from shoestring.core.values.arrays import Flags, Floats, Indices
 
 Best = Literal["highest", "lowest"]
-TOLERANCE = 1e-8  # of the spread of the scores
-ROUNDING = 1e-10  # of the best score: for scores whose spread is small compared with their size, as on a flat curve
-NAT = 1.0  # the spread of logarithms
+TOLERANCE = 1e-8  # as a share of the spread of the scores
+ROUNDING = 1e-10  # as a share of the best score, if the spread is small compared with the scores, as on a flat curve
+NAT = 1.0  # the `spread` to pass for logarithms
 
 
 def find_best(scores: Floats, best_is: Best, *, spread: float | None = None, exact: bool = False) -> int:
-    """Return the index of the best score; of equal scores the first.
+    """Return the index of the best score; the first one among equal scores.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def sort_best_first(
     best_is, spread, exact
         As for `find_best`.
     count : int, optional
-        How many indices to return; all of them without it.
+        How many indices to return. Without it, all of them.
 
     Returns
     -------
@@ -176,9 +176,8 @@ def _measure_tolerance(heights: Floats, spread: float | None) -> Floats:
     return np.asarray(TOLERANCE * width + ROUNDING * np.abs(high))
 
 
-PLACE_DECIMALS = (
-    4  # of a point in the unit cube that a search found: the results of 570 searches differed by at most 2e-7
-)
+# Decimals of a point in the unit cube that a search found: the results of 570 searches differed by at most 2e-7.
+PLACE_DECIMALS = 4
 _FLAT = 1e-6  # a smaller curvature cannot be distinguished from rounding errors
 _LONGEST_STEP = 0.5  # beyond this distance the quadratic approximation is not valid
 
@@ -214,10 +213,10 @@ def polish(
 ) -> Floats:
     """Return the minimum next to `point`, (n,), within the box from `lowest` to `highest`, after so many Newton steps.
 
-    A search compares values, and within about 1e-4 of a minimum these change by less than their last digits. Newton's method
-    looks for the zero of the gradient instead, which is sharp. `gradient` returns (n,), `curvature` (n, n). The curvature may be
-    approximate: it decides how fast this converges, not where. Scale the parameters so that the function changes by about 1
-    over a length of 1.
+    A search compares values of the function, and within about 1e-4 of a minimum these differ only by rounding. Newton's method
+    looks for the zero of the gradient instead, which is located more exactly. `gradient` returns (n,), `curvature` (n, n). The
+    curvature may be approximate: it decides how fast this converges, not where. Scale the parameters so that the function
+    changes by about 1 over a length of 1.
     """
     for _ in range(steps):
         slope = gradient(point)
@@ -227,7 +226,7 @@ def polish(
         if not free.size or not (np.isfinite(bend).all() and np.isfinite(slope[free]).all()):
             break
         values, axes = np.linalg.eigh((bend + bend.T) / 2.0)
-        # Along a direction that is nearly flat there is no minimum to go to.
+        # A direction in which the function is nearly flat has no minimum to move to.
         usable = values > _FLAT
         step = axes[:, usable] @ ((axes[:, usable].T @ slope[free]) / values[usable])
         if np.abs(step).max(initial=0.0) > _LONGEST_STEP:

@@ -16,9 +16,10 @@ from typing import NamedTuple
 from shoestring.core.deciding.decision import Why
 
 Labels = Mapping[str, str]
+# `comparison.py` explains all of these but two: "stage" is a clause before the comparison, and "reason" a clause at the end.
 SHARED_NAMES = frozenset(
     {
-        "compared",  # these are explained in `core/deciding/comparison.py`
+        "compared",
         "score_name",
         "best_is",
         "score",
@@ -26,8 +27,8 @@ SHARED_NAMES = frozenset(
         "runner_up_score",
         "rank",
         "last_kept_score",
-        "stage",  # a clause that comes before the comparison
-        "reason",  # a clause that comes last
+        "stage",
+        "reason",
     }
 )
 
@@ -40,7 +41,7 @@ class WhyText(NamedTuple):
     origin : str
         Where the configuration comes from, if no comparison led to it.
     clauses : tuple of str
-        What else a user should know about the order, each without a full stop.
+        What else a user should know about the order; none of them ends with a full stop.
     """
 
     origin: str = ""
@@ -48,6 +49,6 @@ class WhyText(NamedTuple):
 
 
 def describe_phase(why: Why, phases: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the clause for the order's phase, or nothing if the phase is not listed."""
+    """Return a tuple with the clause for the order's phase; an empty one if the phase is not listed."""
     phase = str(why.get("phase"))
     return (phases[phase],) if phase in phases else ()

@@ -2,14 +2,16 @@
 
 A budget in epochs is charged
 
-- one epoch for every step that was not seen before, and for every step that failed or was cut off at the budget limit;
-- the listed price of every validation pass that was ordered;
-- one epoch for a resume check.
+- one epoch for every new step, and for every step that failed or was cut off at the budget limit;
+- the listed price of every validation pass that was ordered for a new step;
+- one epoch for a resume check;
+- one epoch for a trial that failed without a receipt: its process died too often, or its code ended before the first step.
 
-A budget in seconds or dollars is charged for everything that took time, at the rate that held at that time. This includes
+A budget in seconds or dollars is charged for everything that took time, at the rate that was valid at that time. This includes
 the policy's decisions and steps that were run again.
 
-Epochs are counted in whole numbers and priced in one multiplication, so that "never over budget" holds exactly.
+Epochs and validation passes are counted in whole numbers, and multiplied by their prices only at the end. So the charges have no
+rounding errors, and a study never exceeds its budget by one.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class StudyStateView:
         )
 
     def absorb(self, state: StudyState, entry: Entry) -> StudyState:
-        """Update the state in place by one more entry, and return it."""
+        """Update the state in place with one more entry, and return it."""
         if isinstance(entry, Receipt):
             _enter_receipt(state, entry)
         elif isinstance(entry, Order):
@@ -65,7 +67,7 @@ class StudyStateView:
 def _enter_order(state: StudyState, order: Order) -> None:
     if order.number != len(state.orders) or not 0 <= order.trial <= len(state.trials):
         raise DecisionError(
-            f"order {order.number} of trial {order.trial} does not come next: "
+            f"order {order.number} of trial {order.trial} is not the next one: "
             f"the study has {count(len(state.orders), 'order')} and {count(len(state.trials), 'trial')}"
         )
     if order.trial == len(state.trials):
@@ -93,7 +95,7 @@ def _enter_order(state: StudyState, order: Order) -> None:
 
 
 def _close_order(state: StudyState, number: int) -> None:
-    """Close an order. The trial must already be as the order leaves it: from here on it can be ordered again."""
+    """Close an order. Update its trial before this call, because the trial can be ordered again afterwards."""
     closed = state.open_orders.pop(number)
     state.open_external -= closed.order.is_external
     state.open_reserve -= closed.reserve
@@ -108,7 +110,7 @@ def _close_order(state: StudyState, number: int) -> None:
 
 
 def _leave_idle(state: StudyState, trial: Trial) -> None:
-    """Take a trial off the idle list. Call this before the trial changes, since it is found by its old loss."""
+    """Remove a trial from the idle list. Call this before the trial changes, because it is found by its old loss."""
     if trial.can_continue and state.idle:
         place = bisect_left(state.idle, key := (trial.last_loss, trial.number))
         if state.idle[place : place + 1] == [key]:
@@ -142,7 +144,7 @@ def _enter_receipt(state: StudyState, receipt: Receipt) -> None:
     trial.failure = ""
     trial.diverged = receipt.status == "diverged"
     if not is_repeated:
-        trial.deaths = 0  # only for new steps: code that always dies at one step must not be trained for ever
+        trial.deaths = 0  # only after a new step: code that always dies at one step must not be trained for ever
         _enter_new_step(state, trial, receipt)
     if receipt_closes(receipt, open_order.order):
         _close_order(state, receipt.order)
@@ -152,12 +154,14 @@ def _order_of(state: StudyState, receipt: Receipt) -> OpenOrder:
     """Return the open order that a receipt belongs to; raise DecisionError if there is none."""
     open_order = state.open_orders.get(receipt.order)
     if open_order is None or open_order.order.trial != receipt.trial:
-        raise DecisionError(f"a receipt for order {receipt.order} of trial {receipt.trial}, which is not open")
+        raise DecisionError(
+            f"the receipt is for order {receipt.order} of trial {receipt.trial}, but that order is not open"
+        )
     resumable_step = state.trials[receipt.trial].resumable_step
     if receipt.step != resumable_step + 1 or receipt.step > open_order.order.until:
         raise DecisionError(
-            f"a receipt for step {receipt.step} of trial {receipt.trial}, which continues from step {resumable_step} "
-            f"and was ordered until {open_order.order.until}: steps come one by one"
+            f"the receipt is for step {receipt.step} of trial {receipt.trial}, but the trial continues from step "
+            f"{resumable_step} and was ordered until step {open_order.order.until}: steps are recorded one by one"
         )
     return open_order
 
@@ -264,7 +268,7 @@ def _enter_end(state: StudyState, ended: TrainingEnded) -> None:
     open_order = state.open_orders.get(ended.order)
     if open_order is None:
         return
-    if trial.limit == 0:  # charged as a failure, or code that never reports would be trained for ever
+    if trial.limit == 0:  # an epoch is charged, or code that never reports would be trained for ever
         _charge_epoch(state, open_order)
         _fail_trial(state, trial, "the training code ended before its first step: let it report after each step")
     _close_order(state, ended.order)
@@ -316,13 +320,13 @@ def _charge_time(state: StudyState, kind: str, seconds: float, price_factor: flo
 
 
 def _rate(state: StudyState, price_factor: float) -> float:
-    """Return the price of a worker's second in the budget's unit. Workers differ in price only in a budget of dollars."""
+    """Return the price of one second of a worker in the budget's unit; only in dollars do workers differ in price."""
     rate = state.budget.per_second(state.workers)
     return rate * price_factor if state.budget.unit == "dollars" else rate
 
 
 def _charge_order(state: StudyState, open_order: OpenOrder, seconds: float, price_factor: float = 1.0) -> None:
-    """Count time or money against the reserve of an order."""
+    """Reduce the reserve of an order by the time or money that was charged for it."""
     if (charge := seconds * _rate(state, price_factor)) > 0.0:
         before = open_order.reserve
         open_order.charged += charge

@@ -1,8 +1,8 @@
-"""What may change about a study that exists, and what would make it another study.
+"""What may change about an existing study, what must not change, and what an interrupted run has lost.
 
-When the same command is given again, budget, policy and number of workers may differ; that is recorded as an amendment.
-Another space, direction, number of steps or training function would make old and new values incomparable, so it is refused.
-What the last process left unfinished is lost as far as nothing of it survived.
+When a study is begun again under the same name, its budget, policy and number of workers may differ; that is recorded as an
+amendment. Another space, direction, number of steps or training function is an error, because old and new values could not be
+compared. `find_losses` compares the ledger with the trials that survived the end of the last process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoestring.errors import BudgetError, StudyError
 
 
 def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
-    """Return what `wanted` changes about the study `name`, None if nothing; raise StudyError if it is another study."""
+    """Return what `wanted` changes about the study `name`; None if nothing. Raise StudyError if the change is not allowed."""
     was = ledger.opened
     again = "start another study, with name=… or --study NAME"
     if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
@@ -52,7 +52,7 @@ def _require_same_place(name: str, was: object, wanted: object, again: str) -> N
 
 
 def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:
-    """Return what differs between `wanted` and the study; whether the change is allowed is checked when it is appended."""
+    """Return what `wanted` changes about the study; None if nothing. `Ledger.append` checks whether the change is allowed."""
     budget, state = wanted.budget, ledger.state
     new_policy = wanted.policy != state.policy or dumps(wanted.settings) != dumps(state.settings)
     if budget == state.budget and not new_policy and wanted.workers == state.workers:
@@ -66,7 +66,7 @@ def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:
 
 
 def _name_target(opened: Opened) -> str:
-    """Return the kind of target, for Python code its file and function without folders; empty if it was not recorded."""
+    """Return the file and function of Python code, without folders; for other targets the kind; empty if none was recorded."""
     kind, where = opened.target.get("kind"), opened.target.get("where")
     if not isinstance(kind, str):
         return ""
@@ -85,7 +85,7 @@ def _describe_difference(was: Opened, wanted: Opened) -> str:
 
 
 def require_possible(opened: Opened) -> None:
-    """Raise an error if there can be no such study; called before anything is stored."""
+    """Raise an error if a new study with this first entry is not possible. This is called before anything is stored."""
     if opened.direction not in ("min", "max"):
         raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")
     if not isinstance(opened.max_steps, int) or opened.max_steps < 1:
@@ -105,10 +105,10 @@ def require_possible(opened: Opened) -> None:
 
 
 def find_losses(ledger: Ledger, survivors: Mapping[int, int], uncharged_s: Mapping[int, float]) -> list[Lost]:
-    """Return what was lost with the process that ran the study before: live trials, and the time of their running steps.
+    """Return what was lost with the process that ran the study before: states of trials, and the time of their running steps.
 
-    `survivors` are the trials whose state still exists, with their steps; `uncharged_s` are seconds by open order. Trials
-    that are complete and trials that the user trains are left out.
+    `survivors` has the step of each trial whose state still exists. `uncharged_s` has the seconds of each open order that
+    were not charged. Trials that are complete and trials that the user trains are left out.
     """
     seconds = {o.order.trial: uncharged_s.get(number, 0.0) for number, o in ledger.open_orders.items()}
     losses = []

@@ -24,13 +24,13 @@ _EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?)")
 _DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h(?:ou)?r?( +per +machine)?")
 _DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z]) *")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-_MAX_DECIMALS = 8  # of an amount in dollars
-MAX_SECONDS = 1e12  # of one cost: thirty thousand years, and sums of these stay finite
+_MAX_DECIMALS = 8  # decimals of an amount in dollars
+MAX_SECONDS = 1e12  # largest cost of one step, thirty thousand years: sums of such costs are finite
 _EXAMPLES = 'write "400 epochs", "2h", "90s" or "$20 at 2.50/h"'
 
 
 class PricedSeconds(float):
-    """Seconds of a worker, with the price of each as a multiple of the budget's rate."""
+    """Seconds of a worker, with the price of a second as a multiple of the budget's rate."""
 
     price_factor: float
 
@@ -64,7 +64,7 @@ class Budget:
     usd_per_hour : float or None
         The rate of a budget in dollars.
     per_machine : bool
-        Whether the rate is for all workers together, as in "$20 at 2.50/h per machine". Else it is for each worker.
+        Whether the rate is for all workers together, as in "$20 at 2.50/h per machine". Otherwise it is for each worker.
 
     Raises
     ------
@@ -152,7 +152,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a budget in epochs is charged besides the steps. Budgets in time and money are charged for measured time.
+    """What a budget in epochs is charged in addition to steps. Budgets of time and money are charged for measured time.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class Prices:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the prices as JSON can store them.
+        """Return the prices as a dict that JSON can store.
 
         Returns
         -------
@@ -185,7 +185,7 @@ class Prices:
 
 
 def parse_duration_s(text: str, what: str = "duration") -> float:
-    """Return the seconds in "2h", "1h 30m", "90s" or "1.5 hours"; a bare number is refused, since its unit is not known."""
+    """Return the seconds in "2h", "1h 30m", "90s" or "1.5 hours"; a number without a unit is an error."""
     text = text.strip().lower()
     position, total = 0, 0.0
     while position < len(text):
@@ -211,7 +211,7 @@ def _name_units(number: str, what: str) -> str:
 
 
 def _show_dollars(amount: float) -> str:
-    """Return an amount in cents; below one cent with two significant digits."""
+    """Return an amount in dollars with two decimals; below one cent, with two significant digits."""
     decimals = 2 if not 0 < amount < 0.01 else min(1 - math.floor(math.log10(amount)), _MAX_DECIMALS)
     return f"${amount:.{decimals}f}"
 

@@ -7,7 +7,7 @@
     amended   budget, policy or number of workers changed
     note      everything else that must be remembered; its `topic` says what
 
-Values are stored as the training code reported them; whether small or large is better is the study's direction.
+Values are stored as the training code reported them. The direction of the study says whether small or large values are better.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoestring.core.ledger.budget import Budget, Prices
 from shoestring.core.space.space import Config, Space
 from shoestring.errors import StudyError, UnknownFormat
 
-FORMAT = 1  # of the bodies of all entries; a study of another format is not read
+FORMAT = 1  # format of the bodies of all entries; a study of another format is not read
 Direction = Literal["min", "max"]
 Status = Literal["ok", "diverged", "failed", "interrupted"]
 
@@ -56,7 +56,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Seconds of one step by what they were spent on."""
+    """The seconds of one step, split by what they were spent on."""
 
     setup: float = 0.0  # starting the trial, loading and saving checkpoints
     train: float = 0.0  # training
@@ -70,9 +70,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Permission to train one trial up to step `until`, at a price."""
+    """An instruction to train one trial up to step `until`, with the cost that is reserved for it."""
 
-    number: int  # orders are numbered from 0
+    number: int  # number of the order, from 0
     trial: int  # number of the trial
     config: Config  # its configuration
     until: int  # the last step to train
@@ -83,8 +83,8 @@ class Order:
     memo: Memo = field(default_factory=lambda: NO_MEMO)  # numbers for the policy's next decision
     check: bool = False  # check on the way that a saved and resumed trial continues as if it had not stopped
     is_external: bool = False  # the user carries it out (ask and tell), not a runner
-    thinking_s: float = 0.0  # the policy's own time, charged to time and money
-    at: float = 0.0  # the runner's clock
+    thinking_s: float = 0.0  # seconds that the decision took; budgets of time and money are charged for them
+    at: float = 0.0  # time on the runner's clock
     kind: ClassVar[str] = "order"
 
     def validates(self, step: int) -> bool:
@@ -123,7 +123,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """One finished step. With the status `failed` or `interrupted`: the step that was under way; it closes the order."""
+    """One finished step, or the step at which training failed or was interrupted, which closes the order."""
 
     order: int  # number of its order
     trial: int  # number of its trial
@@ -133,10 +133,10 @@ class Receipt:
     status: Status = "ok"  # how the step ended
     text: str = ""  # text of a failure
     saved_step: int = 0  # the newest step of this trial with a checkpoint
-    at: float = 0.0  # the runner's clock
+    at: float = 0.0  # time on the runner's clock
     worker: str = ""  # which worker ran the step, if there are several: "2", or "2 on gpu-7"
     price_factor: float = 1.0  # price of a second of this worker, as a multiple of the budget's rate
-    metrics: Mapping[str, float] = field(default_factory=dict)  # reported beside the value; not used for decisions
+    metrics: Mapping[str, float] = field(default_factory=dict)  # reported with the value; not used for decisions
     kind: ClassVar[str] = "receipt"
 
     @property
@@ -169,9 +169,9 @@ class Lost:
 
     trial: int  # number of the trial
     resumable_step: int  # the newest step whose state still exists
-    seconds: float = 0.0  # of a step that a crash cut off; charged to time and money
+    seconds: float = 0.0  # seconds of a step that a crash cut off; budgets of time and money are charged for them
     why: str = ""  # what happened
-    death: bool = False  # its process died by itself, not with its machine; after three in a row the trial has failed
+    death: bool = False  # its process died, not its machine; after three such deaths in a row the trial has failed
     worker: str = ""  # the worker that ran it
     price_factor: float = 1.0  # price of a second of this worker, as a multiple of the budget's rate
     kind: ClassVar[str] = "lost"
@@ -218,7 +218,7 @@ class Note:
 
 
 def _without_defaults(**optional: Any) -> dict[str, Any]:
-    """Return the fields that differ from their defaults; nearly all entries have none."""
+    """Return those fields that differ from their defaults; nearly all entries have none."""
     return {name: value for name, value in optional.items() if value and not (name == "price_factor" and value == 1.0)}
 
 

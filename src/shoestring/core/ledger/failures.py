@@ -1,8 +1,9 @@
-"""When are two failures the same? Training code that always fails must not be trained again and again.
+"""Decide when two failures are of the same kind, and when failures end a run.
 
-The text of the same failure varies: the size in an "out of memory" message, a trial's number in a path, the config that the
-message quotes. So a failure with a traceback is identified by the type of its exception and the line that raised it. Any other
-failure is identified by its last line, with numbers, paths and quoted text masked.
+Training code that always fails must not be trained again and again. But the text of the same failure varies: the size in an "out
+of memory" message, a trial's number in a path, the config that the message quotes. So a failure with a traceback is identified
+by the type of its exception and the line that raised it. Any other failure is identified by its last line, with numbers, paths
+and quoted text masked.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shoestring.core.ledger.state import StudyState
 
-# So many failures end a run:
+# Numbers of failures that end a run:
 _MAX_FAILURES_AT_FIRST = 3  # of the same kind, before any step has worked: the code is broken
 _MAX_FAILURES = 10  # of the same kind in a row, later: something broke during the study
-_MAX_FAILURES_AT_A_STEP = 5  # of the same kind at one step that no trial has passed: no config passes it
-_MAX_DIVERGED_AT_FIRST = 10  # steps without a number before any step has worked: that is no longer chance
+_MAX_FAILURES_AT_A_STEP = 5  # of the same kind at a step that no trial has passed: probably no config passes it
+_MAX_DIVERGED_AT_FIRST = 10  # steps without a finite value before any step has worked: that is hardly chance
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\{[^{}]*\}")
@@ -26,7 +27,7 @@ _NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 
 
 class FailureLimit:
-    """Decides when failures end a run. Failures from before the run do not count: the code may have been repaired."""
+    """Decides when failures end a run. Failures before the run do not count, because the code may have been repaired since."""
 
     def __init__(self, state: StudyState) -> None:
         self._earlier_failures = state.failures_in_a_row
@@ -35,7 +36,7 @@ class FailureLimit:
         self._max_diverged = (whole_tens + 1) * _MAX_DIVERGED_AT_FIRST
 
     def reason_to_stop(self, state: StudyState) -> str | None:
-        """Return the reason to stop the run, None to continue."""
+        """Return the reason to stop the run; None if it should continue."""
         max_failures = _MAX_FAILURES if state.ok_receipts else _MAX_FAILURES_AT_FIRST
         if state.failures_in_a_row > self._earlier_failures and state.failures_in_a_row >= max_failures:
             return state.last_failure
@@ -46,7 +47,7 @@ class FailureLimit:
         return None
 
     def _is_step_impassable(self, state: StudyState) -> bool:
-        """Return whether trials fail in the same way at the furthest step of all, so that none passes it."""
+        """Return whether many trials failed in the same way at the furthest step that any trial has reached."""
         furthest_step = max(trial.steps for trial in state.trials)
         failed_alike = [
             trial

@@ -1,4 +1,4 @@
-"""A list whose first items are read when one of them is needed: the entries and orders of a long study."""
+"""A list whose first items are read only when one of them is needed, for the entries and orders of a long study."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class LazyList(Sequence[T]):
-    """A list that can grow at its end. `fetch` returns the first `count` items; it is called once, when one is needed."""
+    """A list that can grow at its end. `fetch` returns the first `count` items; it is called once, when one of them is needed."""
 
     __slots__ = ("_fetch", "_items", "_missing")
 
@@ -25,7 +25,7 @@ class LazyList(Sequence[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
-        places = range(len(self))[index]  # the positions that a list of this length would return
+        places = range(len(self))[index]  # positions of the wanted items, as in a list of this length
         if isinstance(places, int):
             return self._whole()[places] if places < self._missing else self._items[places - self._missing]
         if places and min(places[0], places[-1]) < self._missing:
@@ -43,7 +43,7 @@ class LazyList(Sequence[T]):
         self._items.append(item)
 
     def pop(self) -> T:
-        """Remove and return the last item, which must have been appended here."""
+        """Remove and return the last item, which must have been added with `append`."""
         return self._items.pop()
 
     def _whole(self) -> list[T]:

@@ -1,7 +1,7 @@
 """The ledger: the whole past of a study as a list of entries, and everything that follows from these entries.
 
-Entries are only ever added. What follows from them (the study's state, and other tables called views) is carried forward: one
-more entry costs only its own increment, not a pass over the past.
+Entries are only added, never changed. What follows from them (the study's state, and other tables called views) is updated with
+each new entry instead of being computed again from all entries.
 
 `append` consumes the ledger: it hands entries, state and views over to the successor that it returns, and updates them in
 place. Reading the state of the old ledger afterwards raises `StaleLedger`. Its entries can still be read, and `fork`
@@ -53,9 +53,8 @@ class Ledger:
         self._views: dict[Any, tuple[Any, int]] = {}
         self._proposal: tuple[Entry, Ledger] | None = None  # an entry that was proposed, and the ledger that holds it
         self.is_consumed = False  # whether an entry was appended to this ledger
-        self._state: StudyState | None = (
-            None  # read dozens of times per decision, so it is not looked up among the views
-        )
+        # The state is read dozens of times per decision, so it is not looked up among the views.
+        self._state: StudyState | None = None
         first = self._entries[0] if self._entries else None
         if not isinstance(first, Opened):
             raise StudyError("a ledger begins with an `opened` entry")
@@ -113,14 +112,14 @@ class Ledger:
         return successor
 
     def consume(self) -> None:
-        """Declare that what was proposed on this ledger is stored now: from here on only its entries can be read."""
+        """Mark this ledger as consumed, once a proposed entry is stored: only its entries can be read from now on."""
         self._proposal, self.is_consumed = None, True
 
     def propose(self, entry: Entry) -> Ledger:
-        """Return the ledger that `append(entry)` will return, while the entry is not stored yet.
+        """Return the ledger that `append(entry)` would return, without consuming this one, while the entry is not stored yet.
 
-        This ledger is not consumed: if the entry is never appended, it can be used as before. But its state and views now
-        belong to the successor, so reading them here computes them again from all entries.
+        If the entry is never appended, this ledger can be used as before. But its state and views now belong to the
+        successor, so reading them here computes them again from all entries.
 
         Parameters
         ----------
@@ -146,7 +145,7 @@ class Ledger:
     def _make_successor(self, entry: Entry) -> Ledger:
         successor = object.__new__(Ledger)
         successor.opened = self.opened
-        # The list is shared with the successor; a second successor (of a proposal that was dropped) gets its own copy.
+        # The list is shared with the successor. If an earlier proposal was dropped, the next successor gets its own copy.
         entries: list[Entry] | LazyList[Entry]
         entries = self._entries if len(self._entries) == self._count else self._entries[: self._count]
         entries.append(entry)
@@ -205,7 +204,7 @@ class Ledger:
         return self._entries[start : self._count]
 
     def view(self, view: View[S]) -> S:
-        """Return what this view makes of all entries, continued from the last call.
+        """Return the state of a view after all entries; only the entries since the last call are computed.
 
         Parameters
         ----------
@@ -268,12 +267,12 @@ class Ledger:
 
     @property
     def trials(self) -> Sequence[Trial]:
-        """All trials, by number."""
+        """All trials, in the order of their numbers."""
         return self.state.trials
 
     @property
     def orders(self) -> Sequence[Order]:
-        """All orders, by number."""
+        """All orders, in the order of their numbers."""
         return self.state.orders
 
     @property
@@ -283,20 +282,20 @@ class Ledger:
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best value so far (the earliest of equals), None before the first; its step is `best_step`."""
+        """The trial with the best value so far, at its `best_step`; the earliest among equals; None before the first value."""
         state = self.state
         return None if state.best_trial is None else state.trials[state.best_trial]
 
     @property
     def memo(self) -> Memo:
-        """The memo of the last order of this study's present policy; empty if there is none."""
+        """The memo of the last order of the present policy; empty if it has placed none."""
         state = self.state
         return state.orders[-1].memo if len(state.orders) > state.first_own_order else {}
 
     def former_configs(self, trial: int) -> list[Config]:
-        """Return the config of each finished step of a trial whose config changed on the way; empty for all other trials.
+        """Return the config of each finished step of a trial whose config changed during training; empty for all other trials.
 
-        Steps whose result was lost are run again with these.
+        Steps whose result was lost are trained again with these configs.
 
         Parameters
         ----------
@@ -327,7 +326,7 @@ class Ledger:
         """
         return self.view(LossesAt(step))[1]
 
-    # money -----------------------------------------------------------------------------------------------------------
+    # the budget ------------------------------------------------------------------------------------------------------
 
     @property
     def spent(self) -> float:
@@ -347,7 +346,7 @@ class Ledger:
     def step_price(self, trial: int | None = None) -> float:
         """Return the mean price of one more step in the budget's unit, overhead included.
 
-        Decisions, bookkeeping and repeated steps are spread evenly over all steps so far.
+        In a budget of time or money, the cost of decisions and repeated steps is spread evenly over all steps so far.
 
         Parameters
         ----------
@@ -374,7 +373,7 @@ class Ledger:
     # randomness ------------------------------------------------------------------------------------------------------
 
     def rng(self, name: str, *numbers: int) -> np.random.Generator:
-        """Return the random generator of this name, for what is drawn once in a study.
+        """Return the random generator of this name, for numbers that are drawn once in a study.
 
         Parameters
         ----------
@@ -398,7 +397,7 @@ class Ledger:
 
     @property
     def queue(self) -> Sequence[Config]:
-        """Configs that the user wants tried before the policy's own."""
+        """Configs that the user queued, to be tried before those of the policy."""
         return self.state.queue
 
 

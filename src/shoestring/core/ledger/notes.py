@@ -34,7 +34,7 @@ class NoteFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedConfig(NoteFacts):
-    """The user wants this configuration tried before the policy's own."""
+    """The user queued this configuration, to be tried before those of the policy."""
 
     config: Config
     topic: ClassVar[str] = "enqueue"
@@ -57,7 +57,7 @@ class TrainingEnded(NoteFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderReleased(NoteFacts):
-    """An order that nobody reported on is given up: it is closed, and nothing is charged."""
+    """The order is closed without a receipt: no report came for a long time, or the run was interrupted between steps."""
 
     order: int
     why: str = ""
@@ -66,7 +66,7 @@ class OrderReleased(NoteFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAssigned(NoteFacts):
-    """This worker received the order from a server. The state of the study does not change."""
+    """A worker received this order from a server. The state of the study does not change."""
 
     order: int
     worker: str
@@ -75,7 +75,7 @@ class OrderAssigned(NoteFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeCheck(NoteFacts):
-    """A resume check was made. It is charged as one step, or by its seconds."""
+    """A resume check was made. It is charged as one epoch, or by its seconds."""
 
     order: int
     trial: int
@@ -85,7 +85,7 @@ class ResumeCheck(NoteFacts):
     resumed: float | None  # the value after save and load
     same: bool | None  # None: the check was not finished
     price_factor: float = 1.0
-    declared: str = ""  # "inexact": the training code declares that it cannot resume exactly
+    declared: str = ""  # "inexact" if the training code declares that it cannot resume exactly
     topic: ClassVar[str] = "check"
 
 

@@ -1,11 +1,12 @@
-"""When an order is closed. This is decided only here, for the state of the study, for views and for runners.
+"""Decide when an order is closed: only here, for the state of the study, for views and for runners.
 
 An order is closed by
 
 - the receipt of its last step, or of a step that failed, diverged or was interrupted;
-- the note `ended` (the training code ended by itself) or `released` (the order is given up);
-- the third death in a row of its trial's worker, with no new step in between. A step that is trained again is no progress:
-  code that always dies at one step must not be trained for ever.
+- the note `ended` (the training code ended by itself) or `released` (no report came for a long time, or the run was interrupted
+  while no step of the order was running);
+- the third death in a row of the process that trains its trial, without a new step in between. A step that is trained again does
+  not count as new, because code that always dies at one step must not be trained for ever.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from dataclasses import dataclass, field
 from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
 from shoestring.core.ledger.notes import OrderReleased, TrainingEnded
 
-MAX_DEATHS = 3  # of the worker of one trial in a row; then the trial itself is the cause
-CLOSING_TOPICS = (TrainingEnded.topic, OrderReleased.topic)  # of notes about an order
+MAX_DEATHS = 3  # after so many deaths of its process in a row, the trial itself is probably the cause
+CLOSING_TOPICS = (TrainingEnded.topic, OrderReleased.topic)  # topics of the notes that close an order
 
 
 def receipt_closes(receipt: Receipt, order: Order) -> bool:
-    """Return whether this receipt is the last one of its order."""
+    """Return whether this receipt closes its order."""
     return receipt.status != "ok" or receipt.step == order.until
 
 
@@ -33,7 +34,7 @@ class OpenOrders:
     _deaths: dict[int, int] = field(default_factory=dict)  # {trial: deaths since that step}
 
     def absorb(self, entry: Entry) -> Order | None:
-        """Take one more entry into account; return the order that it closes, None if it closes none."""
+        """Update the open orders with one more entry, and return the order that it closes; None if it closes none."""
         if isinstance(entry, Order):
             self.by_number[entry.number] = entry
         elif isinstance(entry, Receipt):

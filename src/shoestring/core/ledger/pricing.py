@@ -1,6 +1,6 @@
-"""Pricing: from a decision to an order. Is it allowed, what may it cost, and how much of it can be paid?
+"""Turn a decision into an order: check that it is allowed, compute what it may cost, and shorten it to what can be paid.
 
-What is spent, what open orders may still cost and what this order may cost (its reserve) must together stay within the
+What was spent, what open orders may still cost and what this order may cost (its reserve) must together not exceed the
 budget. An order that does not fit is shortened to the steps that do.
 
 - In epochs the reserve is exact.
@@ -8,10 +8,11 @@ budget. An order that does not fit is shortened to the steps that do.
   quantile of the trial's own step costs, or of all step costs if it has none. Before any step was paid the reserve is 0, and
   only the runner holds the budget limit.
 
-Steps are counted from the step that the trial can continue from: steps whose state was lost must be trained again.
+In seconds and dollars, steps are counted from the step from which the trial can continue: steps whose state was lost must be
+trained again.
 
-A resume check trains one more step of a trial in a copy that starts from scratch, in a new process where there are processes.
-It is made once per study, and only if it costs at most 1 % of the budget.
+A resume check trains one step of a trial a second time, in a copy that is loaded from a checkpoint. Runners that train in other
+processes start a new process for the copy. One check is made per study, and only if it costs at most 1 % of the budget.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from shoestring.core.ledger.state import Trial
 from shoestring.core.values.text import count
 from shoestring.errors import DecisionError
 
-_ROUNDING = 1e-12  # of the budget: a smaller rest is a rounding error; without a price it would pay for steps for ever
-_CHECK_SHARE = 0.01  # of the budget: the most that a resume check may cost
+# A rest below this share of the budget is a rounding error. While no step has a price, it would pay for steps for ever.
+_ROUNDING = 1e-12
+_CHECK_SHARE = 0.01  # the largest share of the budget that a resume check may cost
 
 
 def place_order(
@@ -47,31 +49,29 @@ def place_order(
     decision : Train
         What the policy wants to train.
     at : float
-        The runner's clock.
+        The time on the runner's clock.
     thinking_s : float
-        Seconds that the policy thought about it; the order is charged for them.
+        Seconds that the decision took; the order is charged for them.
     check_start_s : float, optional
-        Seconds until a copy of a trial is ready to start, if the training code can save, so that the order may check
-        resuming. None: it cannot save.
+        Seconds until a copy of a trial can begin a step, so that the order may include a resume check. None if the training
+        code cannot save.
 
     Returns
     -------
     Order or None
-        The order; None if nothing of it can be paid.
+        The order; None if not even one of its steps can be paid.
 
     Raises
     ------
     DecisionError
-        If no ledger could accept the decision: a mistake of the policy.
+        If the decision is not allowed: a mistake in the policy.
     SpaceError
-        If its config is outside the search space.
+        If its config is not in the search space.
     """
     trial = _require_allowed(ledger, decision)
     config = decision.config if trial and decision.config is trial.config else ledger.space.validate(decision.config)
-    seen, resumable_step, limit = (
-        (trial.steps, trial.resumable_step, trial.limit) if trial else (0, 0, ledger.max_steps)
-    )
-    until = min(int(decision.until), limit)
+    seen, resumable_step = (trial.steps, trial.resumable_step) if trial else (0, 0)
+    until = min(int(decision.until), trial.limit if trial else ledger.max_steps)
     if ledger.budget.unit == "epochs":
         until, reserve = _fit_epochs(ledger, decision, seen, until)
     else:
@@ -100,9 +100,10 @@ def place_order(
 
 
 def can_afford_order(ledger: Ledger, thinking_s: float = 0.0) -> bool:
-    """Return whether any order could be paid, however small; if not, the policy need not be called.
+    """Return whether the smallest possible order could be paid; if not, the policy need not be called.
 
-    The smallest order is one step without validation, or a moment of time. `thinking_s`: seconds that it must pay for besides.
+    The smallest order is one step without validation, or any amount of time or money. `thinking_s` are seconds of decisions
+    for which the order must pay too.
     """
     state = ledger.state
     if state.budget.unit == "epochs":
@@ -112,7 +113,7 @@ def can_afford_order(ledger: Ledger, thinking_s: float = 0.0) -> bool:
 
 
 def _room(ledger: Ledger, thinking_s: float) -> float:
-    """Return the time or money that is neither spent nor reserved, less the decision time that the next order must pay for."""
+    """Return the time or money that is neither spent nor reserved, minus `thinking_s`, for which the next order must pay."""
     state = ledger.state
     return state.budget.total - state.spent - state.reserved - thinking_s * state.budget.per_second(state.workers)
 
@@ -152,15 +153,18 @@ def _is_integer(number: object) -> bool:
 
 
 def _check_is_due(ledger: Ledger, steps: int, reserve: float, price: float) -> bool:
-    """Return whether this order should check resuming: none was made, two steps to compare, cheap, and affordable."""
+    """Return whether this order should include a resume check.
+
+    It should if no check was ordered before, the order trains at least two steps, and the check is cheap and can be paid.
+    """
     if ledger.state.check_ordered or steps < 2:
         return False
     is_cheap = price <= _CHECK_SHARE * ledger.budget.total  # false for NaN: the price is not known yet
-    return is_cheap and ledger.left >= reserve + 2 * price  # 2: room for rounding
+    return is_cheap and ledger.left >= reserve + 2 * price  # twice the price, to be safe against rounding
 
 
 def _check_price(ledger: Ledger, start_s: float) -> float:
-    """Return the price of a copy that starts its process (`start_s`), sets up and trains one step."""
+    """Return the price of a resume check: starting the copy (`start_s`), setup, and one step."""
     if ledger.budget.unit == "epochs":
         return 1.0
     state = ledger.state
@@ -169,7 +173,7 @@ def _check_price(ledger: Ledger, start_s: float) -> float:
 
 
 def _fit_epochs(ledger: Ledger, decision: Train, seen: int, until: int) -> tuple[int, float]:
-    """Return the last step that the uncommitted epochs can pay for, and the exact price up to it."""
+    """Return the last step that the epochs left can pay for, and the exact price up to it."""
     state, listed = ledger.state, ledger.opened.prices.validate_epochs
     steps_committed = state.steps + state.steps_due
     validations_committed = state.validations + state.validations_due
@@ -178,7 +182,7 @@ def _fit_epochs(ledger: Ledger, decision: Train, seen: int, until: int) -> tuple
         validations = n if decision.validate == "each" else int(decision.validate == "last")
         return steps_committed + n + (validations_committed + validations) * listed <= state.budget.total
 
-    # Start from the answer up to rounding, then correct it with the very sums that the budget is checked with.
+    # This is right up to rounding; the loop then corrects it with the same sums with which the budget is checked.
     room = state.budget.total - steps_committed - validations_committed * listed
     n = max(0, min(until - seen, math.floor(room / (1 + (listed if decision.validate == "each" else 0.0))) + 1))
     while n > 0 and not fits(n):
@@ -190,7 +194,7 @@ def _fit_epochs(ledger: Ledger, decision: Train, seen: int, until: int) -> tuple
 def _fit_time(
     ledger: Ledger, decision: Train, trial: Trial | None, resumable_step: int, until: int, thinking_s: float
 ) -> tuple[int, float]:
-    """Return the last step that the free time or money can pay for, and the reserve up to it; step 0 if none."""
+    """Return the last step that the time or money left can pay for, and the reserve up to it; step 0 if there is none left."""
     state = ledger.state
     rate = state.budget.per_second(state.workers)
     room = _room(ledger, thinking_s)

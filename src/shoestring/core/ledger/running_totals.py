@@ -1,9 +1,9 @@
-"""Running totals that never drift, and a running quantile of step costs.
+"""Running totals without accumulated rounding errors, and a running quantile of step costs.
 
-`to_exact` and `to_float`: a total that is kept over a whole study, with every part added once and subtracted once, must not
-drift. It is kept as a whole number of the smallest float, so it equals the exact sum of its parts, rounded once.
+`to_exact` and `to_float` are for a total to which every part is added once and from which it is subtracted once during a study.
+The total is stored as a multiple of the smallest float, so it equals the exact sum of its parts, rounded only once.
 
-`StepTimes`: the cost that 90 % of the steps do not exceed, known at any time at the cost of a few comparisons per step.
+`StepTimes` knows at any time the cost that 90 % of the steps do not exceed, and needs only a few comparisons for each new step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 _BITS = 1074  # the smallest float above 0 is 2**-1074
 _ONE = 1 << _BITS
-_QUANTILE = 0.9  # one step in ten may cost more: it is cut off at the budget limit if need be
+_QUANTILE = 0.9  # one step in ten may cost more; at the budget limit such a step is cut off
 
 
 def to_exact(number: float) -> int:
@@ -24,17 +24,17 @@ def to_exact(number: float) -> int:
 
 
 def to_float(units: int) -> float:
-    """Return the float nearest to so many units of 2**-1074."""
+    """Return the float that is nearest to `units` times 2**-1074."""
     return units / _ONE
 
 
 def upper_quantile(ascending: Sequence[float]) -> float:
-    """Return the smallest cost that at least 90 % of the steps did not exceed; 0 when there are no steps."""
+    """Return the smallest cost that at least 90 % of the steps did not exceed; 0 if there are no steps."""
     return ascending[math.ceil(_QUANTILE * len(ascending)) - 1] if ascending else 0.0
 
 
 class StepTimes:
-    """Seconds of all finished steps in two heaps, the lower 90 % and the rest, so that nothing is sorted again."""
+    """The seconds of all finished steps, in two heaps (the lower 90 % and the others), so that no step needs a new sort."""
 
     __slots__ = ("_high", "_low")
 
@@ -65,7 +65,7 @@ class StepTimes:
 
     @property
     def upper_quantile(self) -> float:
-        """The cost that 90 % of the steps do not exceed; 0 when there are no steps."""
+        """The cost that 90 % of the steps do not exceed; 0 if there are no steps."""
         return -self._low[0] if self._low else 0.0
 
     def ascending(self) -> list[float]:

@@ -1,8 +1,8 @@
-"""Snapshots: the state of a study as text and back, exactly. A store keeps one so that a long study opens quickly.
+"""Snapshots: write the state of a study as text and read it back exactly. A store uses them to open long studies quickly.
 
 The text is one JSON object. Trials are written by column, because that is read several times as fast as one object per trial.
-Non-finite numbers are tagged as everywhere in the ledger; `tagged` lists the few parts that have any. Of the orders only the
-number is written: orders are entries, and are read from there when they are needed.
+Non-finite numbers are tagged as everywhere in the ledger; `tagged` lists the few parts that contain such numbers. The text has
+only the number of orders, because orders are entries and are read from there when they are needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoestring.core.ledger.running_totals import StepTimes
 from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.values.strict_json import TAG, plain, untag
 
-_RULES = 3  # raise it when accounting computes the same fields by other rules
+_RULES = 3  # increase this when accounting computes the same fields by other rules
 _TRIAL_FIELDS = [field.name for field in fields(Trial)]
 _OPEN_ORDER_FIELDS = [field.name for field in fields(OpenOrder) if field.name != "order"]
 _ENCODED_FIELDS = ("budget", "trials", "orders", "open_orders", "used", "step_costs")
@@ -27,7 +27,7 @@ _PLAIN_FIELDS = [field.name for field in fields(StudyState) if field.init and fi
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 _ORDER_FIELDS = [field.name for field in fields(Order)]
-# A snapshot of another layout is not read. New fields change the layout by themselves.
+# A snapshot of another layout is not read. A new field changes the layout automatically.
 LAYOUT = f"{_RULES} {FORMAT}: {' '.join([*_TRIAL_FIELDS, *_OPEN_ORDER_FIELDS, *_PLAIN_FIELDS, *_ORDER_FIELDS])}"
 
 
@@ -43,7 +43,7 @@ def write(state: StudyState) -> str:
     parts["step_costs"] = state.step_costs.ascending()
     for name in _TRIAL_FIELDS:
         parts[f"trial {name}"] = [getattr(trial, name) for trial in state.trials]
-    # Nearly always the trial's last config, which need not be written twice.
+    # The best config is nearly always the trial's last one, which need not be written twice.
     parts["trial best_config"] = [_best_config(trial) for trial in state.trials]
     texts: dict[str, str] = {}
     tagged = []
@@ -80,11 +80,12 @@ def read(text: str, fetch_orders: Callable[[int], list[Order]]) -> StudyState:
 
 
 def _best_config(trial: Trial) -> Any:
+    """Return the trial's best config, or True if it equals the trial's last config."""
     return True if trial.best_config is not None and trial.best_config == trial.config else trial.best_config
 
 
 def _to_text(value: Any) -> tuple[str, bool]:
-    """Return a value as JSON, and whether it had to be tagged; tagging value by value is slow, so it is tried without first."""
+    """Return a value as JSON, and whether it has tags. JSON without tags is tried first, because tagging is slow."""
     try:
         text = _encode(value)
         if f'"{TAG}' not in text:

@@ -25,18 +25,17 @@ class Trial:
 
     number: int  # trials are numbered from 0
     config: Config  # its configuration, the newest if it changed
-    limit: int  # the last step there is: `max_steps`, or the step at which the training code ended by itself
+    limit: int  # the last possible step: `max_steps`, or the step after which the training code ended by itself
     steps: int = 0  # the furthest step that was reported
     resumable_step: int = 0  # the newest step from which training can continue
     saved_step: int = 0  # the newest step with a checkpoint
-    # The value of each step as reported; None: not validated, or not a number.
-    values: list[float | None] = field(default_factory=list)  # values by step
+    values: list[float | None] = field(default_factory=list)  # values by step; None: not validated, or not a number
     losses: list[float | None] = field(default_factory=list)  # losses by step, smaller is better; inf: diverged
-    step_costs: list[float] = field(default_factory=list)  # seconds of each finished step, setting up included
+    step_costs: list[float] = field(default_factory=list)  # seconds of each finished step, setup included
     step_orders: list[int] = field(default_factory=list)  # the order of each finished step
     best_loss: float = math.inf  # the smallest loss
-    best_step: int = 0  # its step; 0 before the first
-    best_config: Config | None = None  # config of its best step; a run that is tuned while it trains has several
+    best_step: int = 0  # the step of that loss; 0 before the first loss
+    best_config: Config | None = None  # the config at its best step; in online tuning it differs from step to step
     diverged: bool = False  # its last step diverged
     failures: int = 0  # number of failures
     failure: str = ""  # text of the last failure; empty after a later good step
@@ -44,7 +43,7 @@ class Trial:
     is_retuned: bool = False  # its config changed during training
     open_order: int | None = None  # number of its open order
     last_order: int = 0  # its newest order, open or not
-    seconds: float = 0.0  # charged for it, failed and interrupted steps included, repeated steps left out
+    seconds: float = 0.0  # seconds charged for it, with failed and interrupted steps, without repeated ones
 
     @property
     def best_value(self) -> float | None:
@@ -60,7 +59,7 @@ class Trial:
 
     @property
     def is_ended(self) -> bool:
-        """Whether training it further makes no sense: it diverged, failed, or reached its limit."""
+        """Whether it cannot be trained further: it diverged, failed, or reached its limit."""
         return self.diverged or bool(self.failure) or self.steps >= self.limit
 
     @property
@@ -78,7 +77,7 @@ class OpenOrder:
     validations_due: int  # validation passes that are still reserved for it
     charged: float = 0.0  # what was charged for it in time or money, in the budget's unit
     checked: bool = False  # its resume check was made
-    since: float = 0.0  # the runner's clock at its last receipt, or when it was ordered
+    since: float = 0.0  # time on the runner's clock of its last receipt, or of the order itself
 
     @property
     def reserve(self) -> int:
@@ -109,7 +108,7 @@ class StudyState:
     validations: int = 0  # validation passes that were charged
     steps_due: int = 0  # epochs that open orders reserve
     validations_due: int = 0  # validation passes that open orders reserve
-    seconds: float = 0.0  # charged, of all kinds together
+    seconds: float = 0.0  # all charged seconds together
     charged: float = 0.0  # what these seconds cost in the budget's unit; 0 for epochs
     by_kind: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS_OF_TIME, 0.0))  # seconds by kind
     receipts: int = 0  # number of receipts
@@ -120,13 +119,13 @@ class StudyState:
     ok_receipts: int = 0  # number of receipts with a good value, or with none
     step_costs: StepTimes = field(default_factory=StepTimes)  # seconds of all finished steps
     step_seconds: float = 0.0  # their sum
-    max_start_s: float = 0.0  # the longest first step of a trial, setting up included
+    max_start_s: float = 0.0  # seconds of the longest first step of a trial, setup included
     best_trial: int | None = None  # number of the best trial
     best_loss: float = math.inf  # the smallest loss
-    first_own_order: int = 0  # the present policy's first order; the memos of earlier orders are another policy's
-    clock: float = 0.0  # the runner's clock at the newest entry
+    first_own_order: int = 0  # number of the first order of the present policy; earlier memos belong to other policies
+    clock: float = 0.0  # time on the runner's clock of the newest entry
     check_ordered: bool = False  # a resume check was made, or an open order will make it
-    # These follow from trials and orders. They are kept so that no decision has to look through all of them:
+    # These follow from the trials and orders. They are stored so that no decision has to search all of them:
     idle: list[tuple[float, int]] = field(init=False)  # (newest loss, trial) of trials that can continue, best first
     open_external: int = field(init=False)  # number of open orders that the user carries out, not a runner
     open_reserve: int = field(init=False)  # what open orders may still cost in time or money, in units of `to_exact`
@@ -143,7 +142,7 @@ class StudyState:
 
     @property
     def training_share(self) -> float | None:
-        """The share of all charged seconds that went into training and validation, without repeated steps; None before any."""
+        """The share of all charged seconds that was spent on training and validating new steps; None before the first second."""
         return (self.by_kind["train"] + self.by_kind["validate"]) / self.seconds if self.seconds else None
 
     @property
@@ -155,7 +154,11 @@ class StudyState:
 
     @property
     def committed(self) -> float:
-        """What cannot be taken back: open orders keep their epochs, while time is cut off at the budget limit."""
+        """The smallest total to which the budget may be lowered, in its unit.
+
+        Epochs of open orders count, because they will be charged. Time and money of open orders do not count, because their
+        steps are interrupted at the budget limit.
+        """
         if self.budget.unit == "epochs":
             validations = self.validations + self.validations_due
             return self.steps + self.steps_due + validations * self.validate_epochs

@@ -1,8 +1,8 @@
-"""Views: tables computed from the entries of a ledger, and carried forward as entries are added.
+"""Views: tables computed from the entries of a ledger, and updated as entries are added.
 
 A view is a frozen, hashable description of what to compute. Its state is built entry by entry through `absorb`, always by the
-same code, so a state that is computed at once equals a state that was carried forward. A view holds only exact sums, tables
-and factors. Whatever is fitted or sampled belongs in the memo of an order.
+same code, so a state computed from all entries equals a state that was updated entry by entry. A view holds only exact sums,
+tables and factors. Numbers that are fitted or sampled belong in the memo of an order.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LossesAt:
 
 @dataclass(slots=True)
 class TrialsBetweenStops:
-    """State of `BetweenStops`. Nearly all of these trials are being trained, so the idle ones are listed apart."""
+    """State of `BetweenStops`. Nearly all of these trials are being trained, so the idle ones are listed separately."""
 
     since: dict[int, int] = field(default_factory=dict)  # {trial: number of the order with which it left its last stop}
     idle: set[int] = field(default_factory=set)
@@ -90,14 +90,14 @@ class TrialsBetweenStops:
             self.idle.add(order.trial)
 
     def arrive(self, trial: int) -> None:
-        """Take a trial off the lists: it has reached a stop or ended."""
+        """Remove a trial, because it has reached a stop or ended."""
         self.since.pop(trial, None)
         self.idle.discard(trial)
 
 
 @dataclass(frozen=True, slots=True)
 class BetweenStops:
-    """The trials between two of the steps in `stops`: they were ordered, and have neither reached a stop since nor ended."""
+    """The trials between two of the steps in `stops`: they were ordered, and since then have neither reached a stop nor ended."""
 
     stops: tuple[int, ...]
 

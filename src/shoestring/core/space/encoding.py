@@ -3,14 +3,14 @@
 Every parameter that can vary has a column, and conditional parameters have a second one.
 
     parameter       column
-    float, int      its place on the unit interval; an integer at the centre of its cell
+    float, int      its place on the unit interval; an integer is at the centre of its cell
     choice          the number of its option
-    conditional     a further column: 1 active, 0 inactive (its value then reads 0.5)
+    conditional     a second column: 1 if it is active, 0 if not (its first column is then 0.5)
 
-So configs that differ only in inactive values are the same row, and distinct configs have distinct rows. Rounding happens before
-a model sees a point, not after: an acquisition function is constant within the cell of an integer. In a listed space a
-parameter that some row lacks is conditional. The columns come in the order numbers, activities, options. `on_simplex` turns
-each option column into corners of a simplex, for kernels that use only distances.
+So configs that differ only in inactive values have the same row, and different configs have different rows. Points are rounded
+before a model sees them, not after. So an acquisition function is constant within the cell of an integer. In a listed space, a
+parameter that some row lacks is conditional. The columns of numbers come first, then those of activities, then those of
+options. `on_simplex` turns each column of options into corners of a simplex, for kernels that use only distances.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.core.values.checks import is_same, to_plain
 
-NO_OPTION = 0.5  # in place of the option of an inactive choice: no option has this number
+NO_OPTION = 0.5  # stands for the option of an inactive choice; no option has this number
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,7 +85,7 @@ class Encoding:
         return Points(cube.reshape(len(configs), self.space.dims), active.reshape(len(configs), len(self.optional)))
 
     def snap(self, cube: Floats) -> Points:
-        """Return any points of the cube, (m, dims), moved to the configs they mean: cell centres, 0.5 if inactive."""
+        """Return points of the cube, (m, dims), moved to the centres of their cells; inactive parameters are moved to 0.5."""
         snapped = np.empty_like(cube)
         for j, parameter in enumerate(self._parameters):
             snapped[:, j] = _centres(parameter, cube[:, j])
@@ -101,18 +101,18 @@ class Encoding:
         return self.space.from_cube(points.cube[index])
 
     def free(self, points: Points) -> Flags:
-        """Return which coordinates may move without leaving the config's cells, active floats, as flags (m, dims)."""
+        """Return flags (m, dims): which coordinates can vary within the cells of the config. These are the active floats."""
         free = np.broadcast_to(self.is_continuous, points.cube.shape).copy()
         for k, j in self._switched:
             free[:, j] &= points.active[:, k]
         return free
 
     def values(self, dim: int, cube: Floats) -> Floats:
-        """Return the numbers at these places of one dimension, (m,): the value of a float or int, the number of an option."""
+        """Return the values at these places of one dimension, (m,); for a choice, the numbers of its options."""
         return _values(self._parameters[dim], cube)
 
     def _is_active(self, name: str, snapped: Floats, known: dict[str, Flags]) -> Flags:
-        """Return whether all conditions of a parameter hold, its parents' own included, as flags (m,)."""
+        """Return flags (m,): whether all conditions of a parameter hold, including those of its parents."""
         if name not in known:
             active = np.ones(snapped.shape[0], dtype=bool)
             for parent, wanted in self.space.parameters[name].when.items():
@@ -147,7 +147,7 @@ class Encoding:
         return features
 
     def on_simplex(self, points: Points) -> Floats:
-        """Return rows in which two options of a choice are as far apart as the two ends of a number's range, (m, columns)."""
+        """Return rows (m, columns) in which any two options of a choice are as far apart as the two ends of a number's range."""
         features = self.features(points)
         corners = [
             (features[:, [column]] == np.arange(size)) * math.sqrt(0.5)
@@ -157,7 +157,7 @@ class Encoding:
 
 
 def _values(parameter: Parameter, u: Floats) -> Floats:
-    """Return the numbers at places on the unit interval, (m,): the value of a float or int, the number of an option."""
+    """Return the values at places on the unit interval, (m,); for a choice, the numbers of its options."""
     if isinstance(parameter, Choice):
         return np.asarray(np.minimum(np.floor(u * len(parameter.options)), len(parameter.options) - 1.0))
     assert isinstance(parameter, Float | Int)
@@ -173,7 +173,7 @@ def _values(parameter: Parameter, u: Floats) -> Floats:
 
 
 def _centres(parameter: Parameter, u: Floats) -> Floats:
-    """Return places moved to the centre of their cell, (m,); a float's cell is the point itself."""
+    """Return the places moved to the centres of their cells, (m,); places of a float are not moved."""
     u = np.clip(u, 0.0, 1.0)
     if isinstance(parameter, Float):
         return u

@@ -1,8 +1,9 @@
 """The kinds of hyperparameters: what values they allow, and where a value lies on the unit interval.
 
-The unit interval is a view of a value, never its stored form. Integers and choices come back exactly; floats come back to about
-1e-12 of their range (on a log scale: of their own size) and never outside it. Discrete values own bins of equal size and lie in
-the middle of their bin, so that a uniform draw gives each the same chance (on a log scale: its share of the log range).
+A value is never stored as its place on the unit interval. From that place, integers and choices are recovered exactly. Floats
+are recovered to about 1e-12 of their range (on a log scale: of their own size), and are never outside it. Each discrete value has
+a bin of the same size and lies in the middle of it, so that a uniform draw gives each the same chance (on a log scale: its share
+of the log range).
 
     float   u = (v - low) / (high - low)                 log: the same with logarithms
     int     u = (v - low + 1/2) / n                      log: between log(low - 1/2) and log(high + 1/2)
@@ -27,10 +28,10 @@ Scalar = str | int | float | bool | None
 When = Mapping[str, Any]
 
 _LARGEST_INTEGER = 2**53
-_MAX_INTEGERS = 2**50  # in a range: with more, neighbours are the same float in [0, 1]
-_MAX_LOG_INTEGER = 2**40  # the same on a log scale
-_ZERO_TOLERANCE = 1e-12  # of the range: smaller numbers become 0, since some libraries cannot handle 1e-54
-_MAX_SHOWN = 20  # options of a choice in a message
+_MAX_INTEGERS = 2**50  # integers in a range; with more, neighbours would be the same float in [0, 1]
+_MAX_LOG_INTEGER = 2**40  # the largest integer on a log scale, for the same reason
+_ZERO_TOLERANCE = 1e-12  # share of the range; smaller numbers become 0, because some libraries cannot handle 1e-54
+_MAX_SHOWN = 20  # options of a choice that a message lists
 
 
 class _Parameter:
@@ -39,7 +40,7 @@ class _Parameter:
     __slots__ = ()
 
     def find_problem(self) -> str | None:
-        """Return what is wrong with this definition, None if nothing."""
+        """Return what is wrong with this definition; None if nothing is."""
         raise NotImplementedError
 
     def accept(self, value: Any) -> Any:
@@ -58,7 +59,7 @@ class _Parameter:
         Raises
         ------
         ValueError
-            If the value is not allowed; the message is the rule.
+            If the value is not allowed; the message states the rule.
         """
         raise NotImplementedError
 
@@ -68,12 +69,12 @@ class _Parameter:
         Parameters
         ----------
         points : int
-            How many values of a number to return. A choice returns all its options.
+            How many values of a float or integer to return. A choice returns all its options.
 
         Returns
         -------
         list
-            The values; fewer than `points` if there are fewer.
+            The values; fewer than `points` if the parameter has fewer.
         """
         raise NotImplementedError
 
@@ -133,7 +134,7 @@ class _Range(_Varying):
     when: When = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("low", "high", "log"):  # NumPy's numbers could overflow or compare with low precision
+        for name in ("low", "high", "log"):  # NumPy's numbers could overflow, or be compared with low precision
             object.__setattr__(self, name, to_plain(getattr(self, name)))
 
     def find_problem(self) -> str | None:
@@ -167,7 +168,8 @@ class Float(_Range):
     log : bool
         Use a log scale; then `low` must be above 0.
     when : mapping, optional
-        The values of other parameters with which this one is active, such as `{"optimizer": "sgd"}`. Without it, always.
+        The values of other parameters with which this one is active, such as `{"optimizer": "sgd"}`. Without it, this
+        parameter is always active.
     """
 
     kind: ClassVar[str] = "float"
@@ -301,7 +303,7 @@ class Choice(_Varying):
 
     options: Sequence[Any]
     when: When = field(default_factory=dict)
-    # Positions by option, as text: the choices of a table have thousands of options.
+    # The position of each option, found by its text, because a table can have choices with thousands of options.
     _places: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     kind: ClassVar[str] = "choice"
 
@@ -409,7 +411,10 @@ class Constant(_Parameter):
 
 
 def _find_problem_of_length(value: Any) -> str | None:
-    """Return what is wrong with the length of a value; a config is stored with every order, so its texts must be short."""
+    """Return what is wrong with the length of a value; None if nothing is.
+
+    A config is stored with every order, so its texts must be short.
+    """
     size = len(value) if isinstance(value, str) else len(dumps(value)) if isinstance(value, list) else 0
     if size <= MAX_BYTES:
         return None
@@ -458,7 +463,7 @@ def parse(name: str, spec: Any) -> Parameter:
 
 
 def infer(name: str, values: list[Any], *, log: bool = False) -> Parameter:
-    """Return the parameter that fits a column of listed configs; its scale is never guessed."""
+    """Return the parameter that fits a column of listed configs. It has a log scale only if `log` says so."""
     distinct = _distinct(name, values)
     if log and not (all(type(v) in (int, float) for v in distinct) and min(distinct) > 0):
         raise SpaceError(f"{name} cannot be on a log scale: all its values must be numbers above 0; remove it from log")

@@ -31,7 +31,7 @@ from shoestring.errors import SpaceError, did_you_mean
 
 Config = Mapping[str, Any]
 _EXAMPLE = "such as lr = { float = [1e-4, 1.0], log = true }"
-_MAX_COUNTED = 10_000  # a finite space up to this size is counted exactly, conditions included
+_MAX_COUNTED = 10_000  # a finite space of at most this size is counted exactly, with its conditions
 
 
 class Space:
@@ -70,7 +70,7 @@ class Space:
             raise SpaceError(f"a space is a dict of parameters, not {parameters!r}: {_EXAMPLE}")
         if not parameters:
             raise SpaceError(f"the space is empty: give at least one parameter, {_EXAMPLE}")
-        names = _names(parameters)
+        names = _check_names(parameters)
         self.parameters: dict[str, Parameter] = {name: parse(name, parameters[name]) for name in sorted(names)}
         self.rows: tuple[Config, ...] | None = None
         for name, parameter in self.parameters.items():
@@ -88,9 +88,9 @@ class Space:
         Parameters
         ----------
         configs : sequence of Config
-            The configs, each once.
+            The configs. None may be listed twice.
         log : sequence of str
-            Names of the parameters on a log scale.
+            Names of the parameters that have a log scale.
 
         Returns
         -------
@@ -100,13 +100,13 @@ class Space:
         Raises
         ------
         SpaceError
-            If the list is empty, or has a config twice.
+            If the list is empty or lists a config twice.
         """
         if not isinstance(configs, Sequence) or not all(isinstance(config, Mapping) for config in configs):
             raise SpaceError(f"Space.listed takes a list of dicts of parameters, not {configs!r}")
         if not configs:
             raise SpaceError("Space.listed got no configs: give at least one")
-        rows = [{name: to_plain(config[name]) for name in _names(config)} for config in configs]
+        rows = [{name: to_plain(config[name]) for name in _check_names(config)} for config in configs]
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
             raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
@@ -181,7 +181,7 @@ class Space:
 
     @property
     def log_names(self) -> list[str]:
-        """The parameters on a log scale."""
+        """The names of the parameters that have a log scale."""
         return [name for name, parameter in self.parameters.items() if getattr(parameter, "log", False)]
 
     # configs ---------------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Space:
         return dumps(config)
 
     def row_number(self, config: Config) -> int | None:
-        """Return the number of the row of a listed space that is this config.
+        """Return the number of the row of a listed space that equals this config.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class Space:
         Returns
         -------
         int or None
-            The number; None if no row is.
+            The number; None if no row equals it.
         """
         return self._row_numbers.get(self.key(config))
 
@@ -274,12 +274,11 @@ class Space:
 
     @cached_property
     def size(self) -> float:
-        """The number of distinct configs: an upper bound if there are too many to count, infinite if a float varies."""
+        """The number of different configs; an upper bound if there are too many to count; infinite if there is a float."""
         if self.rows is not None:
             return len(self.rows)
-        bound = math.prod(
-            parameter.size for parameter in self.parameters.values()
-        )  # as if all parameters were always active
+        # This would be the number if all parameters were always active.
+        bound = math.prod(parameter.size for parameter in self.parameters.values())
         if bound == math.inf:
             return bound
         counted = sum(1 for _ in islice(self.grid(_MAX_COUNTED), _MAX_COUNTED + 1))
@@ -291,7 +290,7 @@ class Space:
         Parameters
         ----------
         points : int
-            Levels per number; an integer parameter may have fewer. Choices have all their options.
+            Levels of each float or integer; an integer may have fewer. Choices have all their options.
 
         Yields
         ------
@@ -319,11 +318,11 @@ class Space:
 
     @property
     def dims(self) -> int:
-        """The dimensions of the unit cube: one for each parameter that can vary."""
+        """The number of dimensions of the unit cube: one for each parameter that can vary."""
         return len(self.cube_names)
 
     def to_cube(self, config: Config) -> NDArray[np.float64]:
-        """Return the point of the unit cube at which a config lies.
+        """Return the point of the unit cube that stands for a config.
 
         Parameters
         ----------
@@ -432,7 +431,8 @@ def _log_names(log: Any, names: Sequence[str]) -> set[str]:
     return set(log)
 
 
-def _names(parameters: Mapping[str, Any]) -> list[str]:
+def _check_names(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parameters; raise an error if one cannot be the name of a parameter."""
     for name in parameters:
         if not isinstance(name, str) or not name:
             raise SpaceError(f"{name!r} cannot be the name of a parameter: a name is a string that is not empty")

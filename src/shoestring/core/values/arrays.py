@@ -16,7 +16,7 @@ def first_true(flags: Flags) -> Indices:
 
 
 def invert(permutation: Indices) -> Indices:
-    """Return where each index stands in a permutation of 0, 1, … n - 1."""
+    """Return the inverse of a permutation of 0, 1, … n - 1: at each index, the position at which the permutation has it."""
     places = np.empty_like(permutation)
     places[permutation] = np.arange(permutation.size)
     return places

@@ -1,10 +1,12 @@
 """Checks of values: plain values, the arguments of public functions, and the settings of policies.
 
-**Plain values** are what JSON would give back: NumPy's numbers and tuples become Python's own numbers and lists.
+**Plain values** are values that JSON can represent: `to_plain` turns NumPy's numbers into Python's own, and tuples into lists.
 
-**Arguments** of a wrong type or value are refused in one line before anything is done with them: `check_whole`, `check_word`, ….
+**Arguments** of public functions are checked before anything is done with them: `check_whole`, `check_word` and the others raise
+an error of one line if the type or the value is wrong.
 
-**Settings** of policies that are out of range are refused in one line with name and value, the rule, its reason and a remedy:
+**Settings** of policies are checked by `require_whole` and the others. Their errors have one line too: name and value, the rule,
+its reason and a remedy:
 
     require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.")
     PolicyError: sequential_halving(arms=1) must be an integer >= 2: there must be something to choose from. Leave it out.
@@ -22,11 +24,11 @@ from typing import Any
 from shoestring.core.values.text import find_problem_of_name
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean
 
-_MAX_DEPTH = 50  # of lists in lists; a list that contains itself never ends
+_MAX_DEPTH = 50  # deepest nesting of lists; a list that contains itself would never end
 
 
 def to_plain(value: Any, depth: int = 0) -> Any:
-    """Return tuples as lists and NumPy's numbers as Python's: what a resumed study would read back from JSON."""
+    """Return the value with tuples as lists and NumPy's numbers as Python's own, as a resumed study reads it back from JSON."""
     if isinstance(value, list | tuple):
         if depth == _MAX_DEPTH:
             raise SpaceError(
@@ -68,7 +70,7 @@ def is_plain(value: Any) -> bool:
 
 
 def check_whole(name: str, value: Any, least: int, why: str = "", kind: type[ShoestringError] = StudyError) -> int:
-    """Return the argument as a whole number; raise an error if it is not one, or below `least`."""
+    """Return the argument as a whole number; raise an error if it is not one, or is below `least`."""
     number = to_plain(value)
     if not is_whole(number) or number < least:
         raise kind(f"{name}={value!r} must be a whole number, {least} or more" + (f": {why}" if why else ""))
@@ -111,7 +113,7 @@ def check_function(name: str, value: Any, example: str) -> None:
         raise StudyError(f"{name}={value!r} must be a function, such as {example}")
 
 
-_MAX_COUNT = 10_000_000  # of anything that a setting counts
+_MAX_COUNT = 10_000_000  # the largest value of a setting that is a whole number
 
 
 def require_whole(
@@ -265,7 +267,7 @@ def require_share(
 
 
 def require_one_of(owner: object, setting: str, options: Sequence[object]) -> None:
-    """Raise an error unless the setting is one of these words, or one of True and False (not 1 and 0).
+    """Raise an error unless the setting is one of the options: a word, True or False. 1 and 0 do not count as True and False.
 
     Parameters
     ----------
@@ -302,12 +304,11 @@ def _is_real(value: Any) -> bool:
 
 def _require(owner: object, setting: str, holds: bool, rule: str, because: str, remedy: str, optional: bool) -> None:
     if not holds and not (optional and getattr(owner, setting) is None):
-        reason = (
-            f": {because}" if is_number(getattr(owner, setting)) else ""
-        )  # it is about the range, not about the type
+        # The reason explains the range; for a value of a wrong type it would not fit.
+        reason = f": {because}" if is_number(getattr(owner, setting)) else ""
         raise PolicyError(f"{_name(owner, setting)} must be {rule}{reason}. {remedy}")
 
 
 def _name(owner: object, setting: str) -> str:
-    name = getattr(owner, "name", type(owner).__name__)  # of a policy, its name in the registry
+    name = getattr(owner, "name", type(owner).__name__)  # a policy has a name in the registry
     return f"{name}({setting}={getattr(owner, setting)!r})"

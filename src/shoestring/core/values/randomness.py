@@ -30,7 +30,7 @@ def stream(seed: int, name: str, *numbers: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
 
 
-_RESOLUTION = 2.0**-32  # smaller digits are left out: so many points are never drawn
+_RESOLUTION = 2.0**-32  # digits below this are left out; they would matter only after 2**32 points
 
 
 @lru_cache(maxsize=64)
@@ -57,7 +57,7 @@ def points(seed: int, name: str, dims: int, indices: NDArray[np.int64]) -> NDArr
 
 
 def point(seed: int, name: str, dims: int, index: int) -> NDArray[np.float64]:
-    """Return one of `points`, equal to the last bit, without the overhead of arrays: a new trial needs only one."""
+    """Return one point, bit for bit equal to that of `points`, without the overhead of arrays: a new trial needs only one."""
     out = []
     for p, permutations, weights, zeros, whole in _digit_table(seed, name, dims):
         total, k, rest = 0, 0, index
@@ -74,7 +74,11 @@ _Digits = tuple[int, list[list[int]], list[int], list[int], int]
 
 @lru_cache(maxsize=64)
 def _digit_table(seed: int, name: str, dims: int) -> list[_Digits]:
-    """Return for each dimension: p, permutations, weights p^(digits-1-k), the sums of digits k… if all are 0, and p^digits."""
+    """Return the numbers that `point` needs, for each dimension.
+
+    These are the base p, the permutations, the weights p^(digits-1-k) of the digits k, for each k the sum that the digits
+    from k on contribute if all of them are 0, and p^digits.
+    """
     table = []
     for p, permutations, powers in _scramble(seed, name, dims):
         weights = [int(power) for power in powers[::-1]]

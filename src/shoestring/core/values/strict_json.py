@@ -21,20 +21,19 @@ _encode_sorted = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators
 
 
 def dumps(value: Any, *, in_order: bool = False) -> str:
-    """Return canonical JSON: equal values give equal text. With `in_order` the keys stay in their order, else they are sorted."""
+    """Return the value as canonical JSON: equal values give equal text. Keys are sorted, unless `in_order` is true."""
     return (_encode if in_order else _encode_sorted)(plain(value))
 
 
 def loads(text: str) -> Any:
     """Return the value that `dumps` wrote."""
     value = json.loads(text)
-    return (
-        untag(value) if f'"{TAG}' in text else value
-    )  # nearly all rows have no tag, and looking at each value is slow
+    # Nearly all rows have no tag, and it would be slow to look at each value.
+    return untag(value) if f'"{TAG}' in text else value
 
 
 def plain(value: Any) -> Any:
-    """Return the value made of dict, list, str, int, finite float, bool and None only, with other floats as tags."""
+    """Return the value as dicts, lists, strings, finite numbers, booleans and None; other floats become tags."""
     kind = type(value)
     if kind is float:
         return value if math.isfinite(value) else f"{TAG}{value}"
@@ -62,7 +61,7 @@ def _key(key: Any) -> str:
 
 
 def untag(value: Any) -> Any:
-    """Return the value from which `plain` made this one."""
+    """Return the value that `plain` turned into this one."""
     if isinstance(value, str):
         if not value.startswith(TAG):
             return value

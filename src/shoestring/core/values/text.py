@@ -6,15 +6,15 @@ shown, so that none of them can move the cursor, ring the bell or reverse the re
 
 from __future__ import annotations
 
-MAX_BYTES = 4096  # of one text in the ledger, as UTF-8
-MAX_NAME_CHARS = 200  # of a study's name
+MAX_BYTES = 4096  # longest text in the ledger, as UTF-8
+MAX_NAME_CHARS = 200  # longest name of a study or a parameter
 _ROOM_FOR_NOTE = 64  # bytes for the note about the part that was cut
-_SHARE_OF_HEAD = 0.25  # the end of a traceback says what happened, its beginning where it came from
+_SHARE_OF_HEAD = 0.25  # most of the room is for the end: there a traceback says what happened
 _ALLOWED_IN_LINES = "\n\t"
 
 
 def bounded(text: str) -> str:
-    """Return the text; if it is too long, its head and its tail and how much between them was cut."""
+    """Return the text; if it is longer than `MAX_BYTES`, return its beginning and its end with a note of how much was cut."""
     if len(text) <= MAX_BYTES and len(text.encode(errors="surrogatepass")) <= MAX_BYTES:
         return text
     room = MAX_BYTES - _ROOM_FOR_NOTE
@@ -24,7 +24,7 @@ def bounded(text: str) -> str:
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Return the text with every character escaped that is not printable; with `lines`, line ends and tabs stay."""
+    """Return the text with all unprintable characters escaped; with `lines`, line ends and tabs are not escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -38,7 +38,7 @@ def count(number: int, what: str) -> str:
 
 
 def find_problem_of_name(name: object) -> str | None:
-    """Return what is wrong with the name of a study, None if nothing."""
+    """Return what is wrong with the name of a study; None if nothing is."""
     if not isinstance(name, str) or not name:
         return f"the study's name {name!r} must be text"
     if len(name) > MAX_NAME_CHARS:
@@ -47,7 +47,7 @@ def find_problem_of_name(name: object) -> str | None:
 
 
 def _first(text: str, max_bytes: int) -> str:
-    """Return the longest beginning of at most so many bytes."""
+    """Return the longest beginning of the text that has at most `max_bytes` bytes."""
     return text[:max_bytes].encode(errors="surrogatepass")[:max_bytes].decode(errors="ignore")
 
 

@@ -1,4 +1,4 @@
-"""shoestring and Optuna: studies in both directions, and a sampler that weighs the cost of a trial.
+"""Use shoestring with Optuna: export and import studies, or take the cost of trials into account with a sampler.
 
 from shoestring.integrations.optuna import CostAwareSampler, from_optuna, to_optuna
 """

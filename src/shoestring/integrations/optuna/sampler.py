@@ -1,4 +1,4 @@
-"""A sampler for Optuna that weighs what a trial costs: cost-aware expected improvement inside `study.optimize`."""
+"""A sampler for Optuna that takes the cost of trials into account: cost-aware expected improvement in `study.optimize`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class CostAwareSampler(_optuna.samplers.BaseSampler):  # type: ignore[misc, name
     """An Optuna sampler that prefers cheap trials and stops the study when its budget is spent.
 
     A trial costs the time it takes, or the seconds in its user attribute `cost`: `trial.set_user_attr("cost", 3.5)`. Inside
-    Optuna the budget cannot be a hard limit, because Optuna starts trials itself and lets running trials finish. Of 300 s,
-    with trials of 10 to 100 s, one job spent up to 388 s and four jobs up to 465 s. With `shoestring.tune` the limit is hard.
+    Optuna the budget cannot be a hard limit, because Optuna starts trials itself and lets running trials finish. With a budget
+    of 300 s and trials of 10 to 100 s, one job spent up to 388 s and four jobs up to 465 s. In `shoestring.tune` the limit is
+    hard.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class CostAwareSampler(_optuna.samplers.BaseSampler):  # type: ignore[misc, name
         return {name: distribution for name, distribution in common.items() if not distribution.single()}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-        """Draw a parameter that no earlier trial had at random; Optuna calls this."""
+        """Draw at random a parameter that not all earlier trials have; Optuna calls this."""
         self._raise_error_if_multi_objective(study)
         return self._random.sample_independent(study, trial, param_name, param_distribution)
 
@@ -97,11 +98,11 @@ class CostAwareSampler(_optuna.samplers.BaseSampler):  # type: ignore[misc, name
         finished = study.get_trials(deepcopy=False, states=(_State.COMPLETE, _State.PRUNED, _State.FAIL))
         spent_s = sum(_cost_s(one) for one in finished if one.number != trial.number) + _cost_s(trial)
         if spent_s * self._budget.per_second(1) >= self._budget.total:
-            with contextlib.suppress(RuntimeError):  # the user calls ask and tell: there is no loop to stop
+            with contextlib.suppress(RuntimeError):  # the user calls ask and tell, so there is no loop to stop
                 study.stop()
 
     def _ledger(self, axes: Mapping[str, Axis], trials: Sequence[Any], direction: Any) -> Ledger:
-        """Return the trials as orders and receipts; a running trial is an open order."""
+        """Return a ledger with the trials as orders and receipts; a running trial is an open order."""
         opened = Opened(
             space=Space({name: axis.parameter for name, axis in axes.items()}),
             budget=self._budget,
@@ -130,7 +131,7 @@ class CostAwareSampler(_optuna.samplers.BaseSampler):  # type: ignore[misc, name
 
 
 def _has_all(trial: Any, axes: Mapping[str, Axis]) -> bool:
-    """Whether a trial has all these parameters, within their present ranges."""
+    """Return whether a trial has all these parameters, within their present ranges."""
     are_all_there = all(name in trial.params for name in axes)
     return are_all_there and all(
         axis.distribution._contains(axis.distribution.to_internal_repr(trial.params[name]))

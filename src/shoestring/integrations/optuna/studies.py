@@ -1,4 +1,4 @@
-"""Studies to Optuna and from Optuna.
+"""Export studies to Optuna, and import studies from Optuna.
 
     to_optuna(study.ledger, "study.journal", name="digits")      then: optuna-dashboard study.journal
     study = from_optuna(optuna.load_study(…), budget="2h", store="mine.db")
@@ -30,7 +30,7 @@ from shoestring.study.study import Study
 
 _optuna = import_optional("shoestring.integrations.optuna", "optuna", "optuna")
 _State = _optuna.trial.TrialState
-_MAX_REASONS = 5  # the reasons of a trial's last orders are written
+_MAX_REASONS = 5  # for so many of a trial's last orders the reasons are written
 
 
 def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
@@ -125,7 +125,7 @@ class _History:
     """The orders and metrics of a trial."""
 
     orders: list[Order]
-    ended_at: float  # the time of the newest receipt
+    ended_at: float  # time of the newest receipt
     metrics: dict[int, Mapping[str, float]] = field(default_factory=dict)  # by step, as first recorded
 
 

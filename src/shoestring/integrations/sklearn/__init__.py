@@ -1,4 +1,4 @@
-"""shoestring inside scikit-learn: `BudgetSearchCV`, and estimators that are trained in steps.
+"""Use shoestring with scikit-learn: `BudgetSearchCV`, and estimators that are trained in steps.
 
 from shoestring.integrations.sklearn import BudgetSearchCV, partial_fit_steps, warm_start_steps
 """

@@ -1,4 +1,4 @@
-"""scikit-learn estimators in steps: a step is a pass of `partial_fit`, or some more trees with `warm_start`.
+"""Train scikit-learn estimators in steps: a step is a pass of `partial_fit`, or some more trees with `warm_start`.
 
     def train(config, context):
         model = SGDClassifier(loss="log_loss", random_state=0, **config)
@@ -24,7 +24,7 @@ from shoestring.integrations.stepping import Steps, stepwise
 from shoestring.runners.training.code import Context, Report
 
 _FILE = "estimator.pickle"
-_COUNTS = ("n_estimators", "max_iter")  # what grows with warm_start: trees, or iterations of histogram boosting
+_COUNTS = ("n_estimators", "max_iter")  # counts of trees, or of iterations of histogram boosting
 
 
 def partial_fit_steps(

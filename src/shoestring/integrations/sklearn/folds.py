@@ -1,4 +1,4 @@
-"""Cross-validation in steps: what a trial of a `BudgetSearchCV` trains.
+"""Cross-validation in steps, which is what a trial of a `BudgetSearchCV` trains.
 
     passes   a step is a pass of `partial_fit` over the training rows of every fold
     trees    a step is a share of the trees of every fold's ensemble, grown with `warm_start`
@@ -43,8 +43,8 @@ class Folds:
     splits: Sequence[tuple[Any, Any]]
     scorer: Callable[..., Any]
     kind: StepKind
-    steps: int  # of a full training
-    metric: str = "score"  # the one that is optimised
+    steps: int  # steps of a full training
+    metric: str = "score"  # the metric that is optimised
     metrics: Sequence[str] = ("score",)
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     score_params: Mapping[str, Any] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Folds:
         return {name: _to_float(name, value) for name, value in by_metric.items()}
 
     def _rows_of(self, params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
-        """Return the arguments of `fit` with only these rows, where an argument has as many rows as X."""
+        """Return arguments of `fit` or of the scorer; one that has as many rows as X is reduced to these rows."""
         n = len(self.X) if not hasattr(self.X, "shape") else self.X.shape[0]
         has_rows = {name: np.ndim(value) > 0 and np.shape(value)[0] == n for name, value in params.items()}
         return {name: _safe_indexing(value, rows) if has_rows[name] else value for name, value in params.items()}
@@ -183,7 +183,7 @@ def tree_parameter(estimator: Any) -> str | None:
 
 
 def _uses_global_generator(estimator: Any) -> bool:
-    """Whether the estimator draws from NumPy's global generator. All trials share it, so resuming cannot be exact."""
+    """Return whether the estimator draws from NumPy's global generator, which trials share: resuming cannot be exact then."""
     params = estimator.get_params(deep=True)
     return any(value is None for name, value in params.items() if name.split("__")[-1] == "random_state")
 

@@ -18,7 +18,7 @@ from shoestring.core.ledger.ledger import Ledger
 
 Floats = NDArray[np.float64]
 Scores = Mapping[str, float]  # by name of the metric; a single metric is called "score"
-_FOLD_METRIC = re.compile(r"split(\d+)_(test|train|fit_s|score_s)(?:_(.+))?")  # the names that `to_metrics` gives
+_FOLD_METRIC = re.compile(r"split(\d+)_(test|train|fit_s|score_s)(?:_(.+))?")  # the names that `to_metrics` writes
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def to_metrics(results: FoldResults) -> dict[str, float]:
 
 
 def from_metrics(metrics: Mapping[str, float], folds: int) -> FoldResults:
-    """Return the results that `to_metrics` has turned into metrics."""
+    """Return the results of a step from its metrics; the inverse of `to_metrics`."""
     by_fold: dict[int, dict[str, dict[str, float]]] = {}
     for key, value in metrics.items():
         if match := _FOLD_METRIC.fullmatch(key):
@@ -86,7 +86,7 @@ def read_results(ledger: Ledger, folds: int) -> dict[int, dict[int, FoldResults]
 
 
 def table_of(rows: Sequence[ConfigScores], metric: str, *, with_train_score: bool) -> dict[str, Any]:
-    """Return `cv_results_`. A row ranks by the mean score of its folds, but behind every row with more folds."""
+    """Return `cv_results_`. Rows with more folds come first; rows with equally many are ranked by their mean score."""
     table: dict[str, Any] = {}
     for name, attribute in (("fit_time", "fit_s"), ("score_time", "score_s")):
         times = np.array([[np.nan if fold is None else getattr(fold, attribute) for fold in row.folds] for row in rows])

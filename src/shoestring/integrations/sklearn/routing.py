@@ -1,4 +1,4 @@
-"""Metadata routing: which of the arguments of `fit` and `score` go to the estimator, the scorer and the splitter.
+"""Metadata routing: decide which arguments of `fit` and `score` go to the estimator, the scorer and the splitter.
 
 With `sklearn.set_config(enable_metadata_routing=True)` each of these objects declares what it wants. Otherwise scikit-learn's
 older rule holds: `groups` go to the splitter and everything else to the estimator; weights also go to a scorer that accepts them.
@@ -66,7 +66,7 @@ def _accepts_weights(scorer: Any) -> bool:
     accepts = getattr(scorer, "_accept_sample_weight", None)  # scikit-learn's own scorers have it from 1.7 on
     parameters = {} if accepts is not None else inspect.signature(scorer).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return False  # cannot be known; before 1.7 weights were not passed
+        return False  # it cannot be known; before scikit-learn 1.7 weights were not passed
     has_weights = accepts() if accepts is not None else "sample_weight" in parameters
     if not has_weights:
         warnings.warn(

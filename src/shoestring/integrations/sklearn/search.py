@@ -1,6 +1,6 @@
 """`BudgetSearchCV`: a hyperparameter search with scikit-learn's conventions that ends when its budget is spent.
 
-A search that is kept in a store can be continued by another process. The scores of every fold are in the metrics of the receipts,
+A search that is stored can be continued by another process. The scores of every fold are in the metrics of the receipts,
 and the models of a paused trial are in its checkpoint. A fingerprint in the ledger shows whether the rows, the folds and the
 estimator are still the same.
 """
@@ -104,7 +104,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     random_state : int, RandomState or None, default None
         The seed of the search.
     store : str, optional
-        A file such as "search.db" or another store in which the search is kept. The same `fit` continues it later.
+        A file such as "search.db", or the address of another store, to save the search in. The same `fit` continues it later.
     name : str, default "search"
         The name of the search in the store.
 
@@ -379,7 +379,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the study out of a pickle: its ledger may be in a database."""
+        """Return the state without the study, whose ledger may be in a database."""
         return {name: value for name, value in super().__getstate__().items() if name != "study_"}
 
 
@@ -399,7 +399,7 @@ def _count_steps(kind: StepKind, max_steps: int | None, splits: int, jobs: int) 
 
 
 def _describe_target(folds: Folds, store: str, name: str) -> dict[str, Any]:
-    """Return what is trained, for the ledger; an error if the store holds a different search under this name."""
+    """Return the target of the study; raise a StudyError if the store holds a different search under this name."""
     scores = dict.fromkeys(folds.metrics, 0.0)
     count = len(
         to_metrics([FoldResult(scores, scores if folds.with_train_score else {}, 0.0, 0.0)] * len(folds.splits))

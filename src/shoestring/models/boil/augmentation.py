@@ -1,4 +1,4 @@
-"""Add prefixes of a learning curve to the model: the times at which the model is least certain, and no more.
+"""Add prefixes of a learning curve to the model, at the times at which the model is least certain.
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, section 3.3,
 eq. 6 and algorithm 1, line 5. A variance does not depend on scores, so points are selected first and scored afterwards.
@@ -12,11 +12,11 @@ eq. 6 and algorithm 1, line 5. A variance does not depend on scores, so points a
 
 Differences from the paper:
 - t' is one of a grid of whole steps, not a continuum.
-- The number of points decreases with the length of the run, and a time whose variance is below the noise variance + 1e-3 is not
-  added: both as in the authors' programs. Variances are those of standardised scores. The programs compare a standard
-  deviation with that sum (`floor="std"`), which never stops anything: a time observed k times with noise variance s has a
-  variance of about s / k, and that would have to be below (s + 1e-3)^2, which takes 200 points at one time at the default
-  s = 5e-4.
+- The number of points decreases with the length of the run, as in the authors' programs.
+- A time whose variance is below the noise variance + 1e-3 is not added. Variances are those of standardised scores. The authors'
+  programs compare the standard deviation with that sum (`floor="std"`), which hardly ever stops: a time observed k times with
+  noise variance s has a variance of about s / k, and that would have to be below (s + 1e-3)^2, which takes 200 points at one time
+  at the default s = 5e-4.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _augment(
     max_points: int,
     max_log_condition: float,
 ) -> SelectedTimes:
-    """Select times until a limit is reached. Each costs O(n g): one row of L^-1 K for all g candidates, no factorisation.
+    """Select times until a limit is reached. Each costs O(n g): one row of L^-1 K for all g candidates, without a factorisation.
 
     A candidate would add its column of L^-1 K as a new row of the factor, so that row is known already. The variances of
     all candidates decrease by the square of the row that the selected one adds.
@@ -150,10 +150,11 @@ def log_condition(gp: GP, more: Floats) -> float:
 
 
 def estimate_log_condition(gp: GP) -> float:
-    """Return ln cond(A) of the stored points for reports; with many points in O(n^2), at most 0.2 too low.
+    """Return ln cond(A) of the stored points, for reports. With many points it is an estimate, at most 0.2 too low, in O(n^2).
 
-    Uses power iterations with A = L L' and with its inverse. No entry of A is negative, so a start vector of ones is close to
-    the largest eigenvalue's. Many eigenvalues lie next to the smallest, the noise, and any of them gives the same number.
+    The estimate uses power iterations with A = L L' and with its inverse. No entry of A is negative, so a start vector of ones is
+    close to the eigenvector of the largest eigenvalue. Many eigenvalues are close to the smallest, which is the noise, and
+    each of them gives nearly the same number.
     """
     if len(gp.x) <= _MAX_EXACT_POINTS:
         return log_condition(gp, gp.x[:0])

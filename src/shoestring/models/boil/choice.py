@@ -1,11 +1,11 @@
 """Choose which hyperparameters to train and how long: the largest expected improvement per unit of predicted cost.
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eq. 3 and
-appendix A.3. The model is that of `process`; z = [x, t~] as there.
+appendix A.3. The model is that of `score_process`; z = [x, t~] as there.
 
     paper      here          meaning                                                               unit
     mu_max     best_mean     largest posterior mean over x and time together                       score
-    mu_c       CostPlane     cost by linear regression on [1, z]                                   seconds, say
+    mu_c       CostPlane     cost by linear regression on [1, z]                                   seconds, …
     —          pool, free    points z to start from, and their columns that may move within [0,1]  —
 
 Differences from the paper:
@@ -31,17 +31,18 @@ from scipy.special import expit
 
 from shoestring.core.deciding.reproducible import NAT, PLACE_DECIMALS, TOLERANCE, find_best, settle, sort_best_first
 from shoestring.core.values.arrays import Flags, Floats, Indices
-from shoestring.models.boil.process import RunLengths
+from shoestring.models.boil.score_process import RunLengths
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
 
 Rule = Literal["log_ratio", "softplus"]
-CLIMBS = 5
+CLIMBS = 5  # local searches of one decision
 FLOOR = 0.1  # added to a cost's share of the range: no point is cheaper than a tenth of the range
 # Climbs whose values differ by less than a millionth of a nat are equal: how exactly they converge must not decide between
 # configs about which nothing is known.
 _CLIMB_SPREAD = 1e-6 / TOLERANCE
-_SMOOTHING = 0.01  # as a share of the range of costs: how far around the cheapest cost the ratio is smoothed for climbs
+# Distance from the cheapest cost within which climbs use a smooth ratio, as a share of the range of costs.
+_SMOOTHING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,11 @@ class CostPlane:
 
     @classmethod
     def of(cls, z: Floats, cost: Floats) -> CostPlane:
+        """Return the least-squares plane of the costs, (n,), at points z, (n, d + 1); n >= 1."""
         if not 1 <= len(z) == len(cost) or not np.isfinite(cost).all():
-            raise ValueError(f"{len(cost)} costs for {len(z)} points: give one finite cost a point, and at least one.")
+            raise ValueError(
+                f"{len(cost)} costs for {len(z)} points: give one finite cost per point, and at least one."
+            )
         # Centred first: with fewer points than dimensions the least-norm slope is then flat, not directed to the origin.
         centre, level = z.mean(axis=0), float(cost.mean())
         slope = np.linalg.lstsq(z - centre, cost - level, rcond=None)[0]
@@ -152,7 +156,7 @@ class Tradeoff:
 
 
 class Peak(NamedTuple):
-    """The largest mean, its place (d + 1,), and the row where the climb to it began, in the pool followed by stored points."""
+    """The largest mean, its place (d + 1,), and the row where the climb to it began; the stored points follow the pool."""
 
     mean: float
     z: Floats
@@ -191,7 +195,7 @@ class ChosenRun:
 class SearchCandidates(NamedTuple):
     """Candidates of a search with their log ratios before times were rounded to steps, and the chosen one."""
 
-    log_ratio: Floats  # (k,); -inf where nothing may be trained
+    log_ratio: Floats  # (k,); -inf for a point that may not be trained
     points: Floats  # (k, d + 1)
     starts: Indices  # (k,): rows of the pool
     chosen: int
@@ -244,9 +248,8 @@ def _climb(
     starts = np.arange(groups) + groups * np.array(best, dtype=np.intp)
     ranked = starts[sort_best_first(before[starts], "highest", spread=spread)]
     climbers = ranked[free[ranked].any(axis=1)][:CLIMBS]
-    tops = np.array([_find_top(score_with_gradient, pool[row], free[row]) for row in climbers]).reshape(
-        -1, pool.shape[1]
-    )
+    tops = np.array([_find_top(score_with_gradient, pool[row], free[row]) for row in climbers])
+    tops = tops.reshape(-1, pool.shape[1])  # there may be no climbers
     values = np.concatenate([score(tops) if len(tops) else before[:0], before[starts]])
     return values, np.vstack([tops, pool[starts]]), np.concatenate([climbers, starts])
 

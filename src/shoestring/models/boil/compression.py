@@ -38,7 +38,8 @@ from shoestring.models.gp.posterior import standardisation
 
 Preference = Literal["logistic", "tail_mean", "log", "average"]
 LEARNABLE: tuple[Preference, ...] = ("logistic", "tail_mean")  # these depend on midpoint and growth
-_MARGIN = 0.1  # of the range of rewards, below the lowest: a slightly lower reward does not change the shift
+# Margin below the lowest reward, as a share of the range of rewards: a slightly lower reward does not change the shift.
+_MARGIN = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,8 +124,8 @@ def compress(
         case "average":
             divisor = t.astype(np.float64)
         case "tail_mean":
-            # The start of the tail is a step function of m0; the derivative is that between two steps. It is clipped: below
-            # m0 = -4 it would be negative (and index from the end), above m0 = 8 beyond the end of the curve.
+            # The start of the tail is a step function of m0; the derivative is that between two steps. The start is clipped:
+            # below m0 = -4 it would be negative (and index from the end), above m0 = 8 beyond the end of the curve.
             first = np.clip(((midpoint + 4.0) * t / 12.0).astype(np.intp), 0, t - 1)
             divisor = (t - first).astype(np.float64)
             rewards = np.where(np.arange(curves.max_steps) >= first[:, None], rewards, 0.0)
@@ -141,7 +142,7 @@ def standardise(scores: Floats, gradient: Floats) -> tuple[Floats, Floats]:
     # shrinks all of them, and the likelihood grows without bound.
     mean, scale = standardisation(scores)
     values = (scores - mean) / scale
-    if np.mean(values**2) < 0.5:  # it is 1 unless the scores have no spread, as a single score
+    if np.mean(values**2) < 0.5:  # it is 1 unless the scores have no spread, such as a single score
         return np.zeros_like(scores), np.zeros_like(gradient)
     slope = gradient - gradient.mean(axis=0)
     return values, (slope - values[:, None] * (values @ slope / len(values))) / scale

@@ -38,11 +38,11 @@ from shoestring.models.gp.acquisition import log_expected_improvement, log_expec
 from shoestring.models.gp.posterior import GP
 
 PointFilter = Callable[[Points], Flags]  # m points -> m flags
-STARTS = 5  # of a climb or slide
+STARTS = 5  # points from which a climb or slide starts
 _CLIMB_STEPS = 20  # of L-BFGS-B: few, since a decision should take milliseconds
 _SLIDE_STEPS = 8  # of SLSQP, for the same reason
 _BISECTIONS = 6  # a slide ends within 1/32 of its way from the threshold
-_STEP = 1e-5  # of the central difference
+_STEP = 1e-5  # step of the central difference, in the unit cube
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,6 +91,8 @@ class Surface:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScoredPoints:
+    """Points with their log EI and log cost."""
+
     points: Points  # (m,)
     log_ei: Floats  # (m,)
     log_cost: Floats  # (m,)

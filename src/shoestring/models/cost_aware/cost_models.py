@@ -1,4 +1,4 @@
-"""Eight models that predict the logarithm of the cost of a trial.
+"""Models that predict the logarithm of the cost of a trial, and "auto", which chooses one of them.
 
 Guinet et al., arXiv:2011.11456, section 3.2 and appendix B.
 
@@ -23,7 +23,7 @@ Differences from the paper:
   Log costs are divided by their spread, but never by less than 0.5 (a factor of 1.6 in cost), the scale assumed before there
   are data. So one receipt, or a line through every point, does not look like certainty. Predictions are clipped like those of
   the linear models.
-- GP-LV adds no uncertainty of the linear part: the GP has seen its residuals, so this would count them twice.
+- GP-LV does not add the uncertainty of the linear part: the GP was fitted to its residuals, so they would count twice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _MOST_RECEIPTS = 300  # for a Gaussian process
 
 
 def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
-    """Return the model that `name` means with so many receipts; `is_named`: the user named the features of the cost."""
+    """Return the model that `name` means for this number of receipts.
+
+    `is_named` says whether the user named the features of the cost.
+    """
     if name not in COST_MODELS:
         raise ValueError(f"cost model {name!r} is unknown: use one of {', '.join(COST_MODELS)}.")
     if name != "auto":
@@ -59,7 +62,7 @@ def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
 
 
 def count_columns(name: str, receipts: int) -> int:
-    """Return how many columns the model may use with so many receipts."""
+    """Return how many columns the model may use for this number of receipts."""
     most = COST_MODELS[name]
     return most if name == "gp3" else min(most, max(1, receipts // _RECEIPTS_PER_FEATURE))
 
@@ -75,8 +78,8 @@ def fit_cost_model(
 ) -> LinearCost | GPCost:
     """Return the model `name` fitted to log_cost, (n,), at features, (n, d), log-scaled where that makes sense; n >= 1.
 
-    `columns`: features in falling order of importance; the model uses the first of them. Without it, features are selected
-    by their leave-one-out error. `memo`: parameters of an earlier fit, for the GP models; without `refit` they stay.
+    `columns` lists features in falling order of importance; the model uses the first of them. Without it, features are selected
+    by their leave-one-out error. `memo` holds the parameters of an earlier fit of a GP model; without `refit` they stay.
     """
     features, log_cost = check_costs(features, log_cost)
     name = choose_cost_model(name, log_cost.size, columns is not None)

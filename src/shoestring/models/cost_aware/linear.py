@@ -11,13 +11,14 @@ Guinet et al., arXiv:2011.11456, section 3.2 (LV-1, LV-2, LV-3) and appendix B (
     RSS      residual_sum        sum of squared residuals                                      log cost squared
     s^2      variance            of one cost about the line                                    log cost squared
 
-exp(mean of log cost) is the expected cost (without + var/2, so it is the median, as in GPyOpt). The std is that of one new
+exp(mean of log cost) is used as the expected cost. (Without + var/2 it is the median, as in GPyOpt.) The std is that of one new
 observation, the root of s^2 (1 + 1/n + f' S^-1 f).
 
 Differences from the paper:
 - The paper does not name the "most significant" hyperparameters. The caller gives the columns, or forward selection adds one
   column at a time, the one that lowers the leave-one-out error most, and stops when none does.
-- With fewer observations than weights, or columns that repeat each other: ridge, penalty 1e-3, intercept free.
+- With fewer observations than weights, or columns that repeat each other, the fit is a ridge regression with penalty 1e-3; the
+  intercept is not penalised.
 - s^2 is (s_0^2 + RSS) / (1 + n - p), with p the number of weights and s_0 = 0.5. This is one pseudo-observation of a factor
   1.6, so that a line through two points does not look certain.
 - Predicted log costs are clipped to [min - 2, max + 2] of the observed ones, because a line extrapolates without limit; their
@@ -36,10 +37,10 @@ from shoestring.core.deciding.decision import Memo
 from shoestring.core.deciding.reproducible import find_best, reaches
 from shoestring.core.values.arrays import Floats
 
-RIDGE = 1e-3
-PRIOR_STD = 0.5  # of log cost about the line, worth one observation
-CLIP = 2.0  # log cost beyond the observed range
-FLOOR = 1e-12  # of the median cost
+RIDGE = 1e-3  # penalty of the ridge regression
+PRIOR_STD = 0.5  # standard deviation of log cost about the line, with the weight of one observation
+CLIP = 2.0  # log cost that a prediction may lie beyond the observed range
+FLOOR = 1e-12  # least predicted cost, as a share of the median cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Limits:
         return cls(max(float(log_cost.min()) - CLIP, floor), float(log_cost.max()) + CLIP)
 
     def clip(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Return the mean clipped to the range and the std to half its width; an undetermined weight would give 50 and more."""
+        """Return the mean clipped to the range and the std to half its width; an undetermined weight has a std of 50 and more."""
         return np.clip(mean, self.low, self.high), np.minimum(std, 0.5 * (self.high - self.low))
 
 
@@ -70,9 +71,8 @@ class LinearCost:
     n: int
     residual_sum: float
     limits: Limits
-    meta: Floats = field(
-        default_factory=lambda: np.empty(0)
-    )  # (q,): numbers that describe the task, for a transferred model
+    # (q,): numbers that describe the task, for a transferred model
+    meta: Floats = field(default_factory=lambda: np.empty(0))
 
     def line(self, features: Floats) -> Floats:
         """Return the linear prediction of log cost, not clipped, (m,)."""
@@ -97,7 +97,8 @@ def fit_linear(features: Floats, log_cost: Floats, columns: Sequence[int]) -> Li
     features, log_cost = check_costs(features, log_cost)
     columns = tuple(int(j) for j in columns)
     if len(set(columns)) < len(columns) or not all(0 <= j < features.shape[1] for j in columns):
-        raise ValueError(f"columns={columns} must be different indices below {features.shape[1]}, their number.")
+        n_features = features.shape[1]
+        raise ValueError(f"columns={columns} must be different indices below {n_features}, the number of features.")
     n, k = log_cost.size, len(columns)
     chosen = features[:, list(columns)]  # (n, k)
     centre = chosen.mean(axis=0)
@@ -130,7 +131,7 @@ def choose_columns(features: Floats, log_cost: Floats, most: int) -> tuple[int, 
     rest = features - features.mean(axis=0)  # (n, d), the part of each column that is orthogonal to the selected ones
     size = np.sqrt(np.einsum("nd,nd->d", rest, rest))
     best = float(np.mean((r / (1.0 - leverage)) ** 2)) if n > 1 else 0.0
-    unit = best  # of an error: where a line fits exactly, the rest is rounding
+    unit = best  # errors are compared in this unit: where a line fits exactly, the rest is rounding
     for _ in range(min(most, features.shape[1])):
         if n < len(selected) + 3:  # one more weight would leave no observation to check it
             break

@@ -112,7 +112,10 @@ class Curves:
 
     @classmethod
     def of(cls, losses: Floats, start: float | None = None) -> Curves:
-        """Arrange losses (n_arms, n_steps), nan where nothing was observed; n_steps is the length of a whole curve."""
+        """Return the curves of losses (n_arms, n_steps), nan where nothing was observed.
+
+        n_steps is the length of a whole curve.
+        """
         losses = np.array(losses, dtype=np.float64)
         if losses.ndim != 2 or 0 in losses.shape:
             raise ValueError(
@@ -155,7 +158,7 @@ class Curves:
 
     @property
     def steps(self) -> Floats:
-        """Return the step of each row of the factor as a number of the kernel, (n_rows,)."""
+        """Return the step of each row of the factor as a float, for the kernel, (n_rows,)."""
         return self.order.astype(np.float64)
 
     @property
@@ -197,7 +200,7 @@ class SharedFactor:
 
 
 def whiten(curves: Curves, parameters: CurveParameters, centre: float, n_rows: int) -> SharedFactor:
-    """Compute one factor and one triangular solve for all arms without gaps, over the first `n_rows` rows."""
+    """Return the factor of the first `n_rows` rows and the whitened curves of all arms without gaps, from one solve."""
     n_steps = curves.losses.shape[1]
     table = parameters.decay(np.arange(2.0 * n_steps + 1.0))
     factor = cholesky(covariance(curves, parameters, table, slice(n_rows)))
@@ -223,7 +226,7 @@ class ArmFactor(NamedTuple):
 
 
 def whiten_arm(curves: Curves, parameters: CurveParameters, shared: SharedFactor, arm: int, steps: Floats) -> ArmFactor:
-    """Compute the factor of one arm, with or without gaps, and k* at the given steps (q,) of its curve."""
+    """Return the factor of one arm, with or without gaps, and the whitened k* at the given steps (q,) of its curve."""
     rows = np.flatnonzero(curves.seen[:, arm])
     if arm in curves.with_gaps:
         factor = cholesky(covariance(curves, parameters, shared.table, rows))

@@ -133,7 +133,10 @@ class FreezeThawPosterior:
     def given(
         cls, curves: Curves, parameters: CurveParameters, arm_kernel: Floats | None = None
     ) -> FreezeThawPosterior:
-        """Condition on the curves. The prior covariance of the asymptotes is `sx2 * arm_kernel` (None: independent arms)."""
+        """Return the posterior given the curves.
+
+        The prior covariance of the asymptotes is `sx2 * arm_kernel`; None means independent arms.
+        """
         n_arms = curves.n_arms
         if arm_kernel is not None and np.shape(arm_kernel) != (n_arms, n_arms):
             raise ValueError(

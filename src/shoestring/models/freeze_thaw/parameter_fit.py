@@ -15,7 +15,7 @@ coordinate at a time.
     log drop       theta[6], optional   N(log (2 sd y), 1)                                     log loss
 
     Neal           here                 meaning                                                unit
-    w              widths               first width of the interval, for each coordinate       that coordinate's
+    w              widths               first width of the interval, for each coordinate       coordinate
     m              max_step_outs        limit on how often the interval grows, at both ends    -
     y              level                log density of the slice: log f(x) minus an exponential
 
@@ -52,7 +52,7 @@ _SEARCH_BOUND = 5.0  # prior standard deviations from the centre: beyond, the pr
 _DIFFERENCE = 1e-4  # prior standard deviations, for first derivatives: with smaller ones rounding errors dominate
 _WIDE_DIFFERENCE = 1e-3  # prior standard deviations, for second derivatives
 _NEWTON_STEPS = 3  # after L-BFGS-B
-_DECIMALS = 3  # kept of a fit, in prior standard deviations; 240 fits differed by at most 2e-9 between BLAS kernels
+_DECIMALS = 3  # decimals of a fit, in prior standard deviations; 240 fits differed by at most 2e-9 between BLAS kernels
 _STEP = 0.5  # Appendix E, in prior standard deviations
 _MAX_STEP_OUTS = 10  # Appendix E
 _MAX_SHRINKS = 100  # each halves the interval on average: past this it is one floating-point number wide
@@ -72,7 +72,7 @@ class CurvePrior:
 
     @classmethod
     def of(cls, curves: Curves, falling: bool = False) -> CurvePrior:
-        """Build the prior in the table above, with a drop if `falling`. Losses that do not vary get the variance 1."""
+        """Return the prior of the module docstring, with a drop if `falling`. Losses that do not vary get the variance 1."""
         seen = curves.losses[~np.isnan(curves.losses)]
         variance = float(np.var(seen)) if len(seen) else 0.0
         if variance <= 0.0:
@@ -91,12 +91,12 @@ class CurvePrior:
         )
 
     def parameters(self, theta: Floats) -> CurveParameters:
-        """Convert theta to parameters."""
+        """Return the parameters that theta stands for."""
         p = unpack(theta)
         return replace(p, mean=p.mean - self._remaining_fall(p)) if p.drop else p
 
     def theta(self, packed: Sequence[float] | None) -> Floats:
-        """Convert packed parameters to theta; None gives the centre of the prior."""
+        """Return theta from packed parameters, or the centre of the prior if they are None."""
         if packed is None:
             return self.centre.copy()
         if np.shape(packed) != self.centre.shape:
@@ -151,7 +151,7 @@ class LogPosterior:
 
 
 def unpack(packed: Sequence[float] | Floats) -> CurveParameters:
-    """Convert six or seven packed numbers to parameters."""
+    """Return the parameters from six or seven packed numbers."""
     numbers = packed.tolist() if isinstance(packed, np.ndarray) else packed
     alpha, beta, s2, noise, sx2 = map(math.exp, numbers[:5])
     drop = math.exp(numbers[6]) if len(numbers) > N_PARAMETERS else 0.0
@@ -159,7 +159,7 @@ def unpack(packed: Sequence[float] | Floats) -> CurveParameters:
 
 
 def pack(parameters: CurveParameters) -> Floats:
-    """Convert parameters to six numbers, or seven if they have a drop. A noise of 0 has no logarithm."""
+    """Return the parameters as six packed numbers, or seven if they have a drop. The noise must be positive."""
     p = parameters
     if p.noise <= 0.0:
         raise ValueError(f"CurveParameters(noise={p.noise}) has no logarithm. Give a small positive variance.")
@@ -239,7 +239,7 @@ def sweep_slices(
     rng: np.random.Generator,
     max_step_outs: int,
 ) -> tuple[Floats, float]:
-    """Move every coordinate once, in order, and return the new position (d,) with its log density, which is finite."""
+    """Move every coordinate once, in order; return the new position (d,) and its log density, which is finite."""
     if not np.isfinite(log_value):
         raise ValueError(
             f"log density {log_value} at the start: a chain must start where it is finite. Choose another start."
@@ -258,6 +258,8 @@ def _move_along(
     rng: np.random.Generator,
     max_step_outs: int,
 ) -> tuple[Floats, float]:
+    """Return the position (d,) after one slice-sampling move along one axis, and its log density."""
+
     def put(x: float) -> Floats:
         point = position.copy()
         point[axis] = x

@@ -65,6 +65,8 @@ def roll_out(mean: Floats, cov: Floats, can_run: Flags, noise: float, best_loss:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tree:
+    """The tree of simulated losses: what all its stages share."""
+
     cov: Floats
     can_run: Flags  # (N,)
     noise: float

@@ -31,7 +31,7 @@ _SERIES = (1.0, -3.0, 15.0, -105.0, 945.0, -10395.0, 135135.0)  # (-1)^k (2k + 1
 def log_expected_improvement(mean: Floats, std: Floats, f_min: float) -> Floats:
     """Return log EI, (m,), to about 12 digits for any z; -inf where std is 0 and the mean is not below f_min."""
     gap = f_min - np.asarray(mean, dtype=np.float64)
-    is_certain = np.asarray(std) <= 1e-140 * np.abs(gap)  # z^2 would overflow; z = 0 and sigma = 1 stand in
+    is_certain = np.asarray(std) <= 1e-140 * np.abs(gap)  # z^2 would overflow, so z = 0 and sigma = 1 replace it
     sigma = np.where(is_certain, 1.0, std)
     log_h, _, _ = _h(np.where(is_certain, 0.0, gap / sigma), with_ratios=False)
     with np.errstate(divide="ignore"):

@@ -43,7 +43,7 @@ from shoestring.models.gp.posterior import (
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 MAX_FULL_SEARCH = 200  # with more observations, only a short last search uses all of them
-_LAST_ITERATIONS = 4  # of that last search: an evaluation costs n^3
+_LAST_ITERATIONS = 4  # iterations of that last search: an evaluation costs n^3
 _DECIMALS = 4  # of a fitted log; of 40 fits 39 differed by at most 1e-11 between BLAS kernels, one by 2e-8
 MAX_ITERATIONS = 60  # of one search; half of 450 that were tried took 13 or fewer, the longest 37
 
@@ -81,8 +81,8 @@ def fit_gp(
 
     The search starts from `memo` (returned earlier by `GP.memo()`; without one, the priors' medians) and from the best
     `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is quick.
-    With very many observations, the search first uses a part of them, evenly from the best to the worst. So a change of
-    policy in a study of a thousand trials does not wait for a dozen searches with all observations.
+    With more than `MAX_FULL_SEARCH` observations and `n_starts` above 0, the search first uses a part of them, evenly from the
+    best to the worst. So a change of policy in a study of a thousand trials does not wait for a dozen searches with all of them.
     """
     x, y = check_observations(x, y, kernel)
     if n_starts and y.size > MAX_FULL_SEARCH:
@@ -134,7 +134,7 @@ def carry_gp(
 
     Between two fits the posterior is conditioned on all observations at the parameters of the last fit, which is exact. A fit
     starts from the last optimum and `n_starts` other points; a fit from scratch starts from at least two other points.
-    `prefix` begins the names in the memo, for a policy that has two processes.
+    `prefix` is put before the names in the memo, for a policy with two Gaussian processes.
     """
     past = {name: memo[prefix + name] for name in GP_MEMO if prefix + name in memo}
     if fit.is_due or not past:

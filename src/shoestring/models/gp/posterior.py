@@ -1,6 +1,6 @@
 """Exact Gaussian-process regression with fixed parameters, from one Cholesky factor.
 
-Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, algorithm 2.1 and eqs. (2.23)-(2.24). It
+Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, algorithm 2.1 and eqs. (2.23)-(2.24). This
 is the surrogate of Guinet et al., arXiv:2011.11456, section 2. `fit.fit_gp` chooses the parameters.
 
     symbol   here                 meaning                                                    unit
@@ -41,10 +41,10 @@ Mean = Literal["zero", "constant"]
 GP_MEMO = ("log_signal_variance", "log_lengthscales", "log_noise_variance")  # the parts of theta in a memo, in order
 JITTERS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # relative to the mean diagonal
 VARIANCE_FLOOR = 1e-13  # relative to s^2: s^2 - |L^-1 k|^2 carries no information below its own rounding
-CHUNK_COVARIANCES = (
-    16_000  # at a time: 125 KiB, small enough for allocators to reuse memory instead of mapping new pages
-)
-CHUNK_POINTS = 128  # at least so many at a time: a solve reads the whole factor, so it should serve many points
+# Covariances that are computed at a time: 125 KiB, small enough for allocators to reuse memory instead of mapping new pages.
+CHUNK_COVARIANCES = 16_000
+# Points that are predicted at a time, at least: a solve reads the whole factor, so it should serve many points.
+CHUNK_POINTS = 128
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,7 +66,7 @@ class GP:
 
     @property
     def noise_variance(self) -> float:
-        """The variance of an observation about the latent function, in squared units of y."""
+        """Return the variance of an observation about the latent function, in squared units of y."""
         return float(np.exp(self.theta[-1])) * self.scale**2
 
     def memo(self) -> dict[str, list[float]]:
@@ -115,7 +115,7 @@ class GP:
         explained = np.einsum("nm,nm->m", v, v)
         variance = self._variance(explained)
         d_variance = -2.0 * self.scale**2 * np.einsum("mnd,nm->md", dk, _solve_lower(self.factor, v, transposed=True))
-        d_variance[explained >= (1.0 - VARIANCE_FLOOR) * np.exp(self.theta[0])] = 0.0  # flat where the floor holds
+        d_variance[explained >= (1.0 - VARIANCE_FLOOR) * np.exp(self.theta[0])] = 0.0  # flat at the floor
         return self._mean(k), variance, d_mean, d_variance
 
     def append(self, x_new: Floats, y_new: float) -> GP:
@@ -131,9 +131,9 @@ class GP:
         diagonal = float(np.exp(self.theta[0]) + np.exp(self.theta[-1])) + self.jitter
         rest = self.kernel.matrix(self.theta[:-1], x_new, x_new)
         rest[np.diag_indices_from(rest)] = diagonal
-        corner, failed = lapack.dpotrf(rest - rows.T @ rows, lower=1, clean=1)  # of what the first n leave unexplained
+        corner, failed = lapack.dpotrf(rest - rows.T @ rows, lower=1, clean=1)  # the covariance given the first n
         if failed or np.min(corner.diagonal()) ** 2 <= 1e-14 * n * diagonal:
-            # Only rounding is left of some row, so factor everything again with the jitter rule.
+            # A new point is determined by the others up to rounding, so factor everything again with the jitter rule.
             return condition(self.kernel, self.theta, x, y, mean=self.mean, standardise=self.standardise)
         factor = np.zeros((total, total), order="F")
         factor[:n, :n] = self.factor
@@ -207,6 +207,7 @@ def factorise(a: Floats, *, typical: float) -> tuple[Floats, float]:
 
 
 def check_theta(theta: ArrayLike, kernel: Kernel) -> Floats:
+    """Return theta as a float array; raise ValueError if it does not fit the kernel or is not finite."""
     theta = np.asarray(theta, dtype=np.float64)
     if theta.shape != (kernel.n_parameters + 1,) or not np.all(np.isfinite(theta)):
         raise ValueError(
@@ -224,7 +225,7 @@ def check_observations(x: Floats, y: Floats, kernel: Kernel) -> tuple[Floats, Fl
             f"x of shape {x.shape} and y of shape {y.shape} must be (n, {kernel.n_dims}) and (n,) with n >= 1: "
             "one row and one output for each observation."
         )
-    if not np.all(np.isfinite(x)) or not np.all(np.abs(y) <= 1e150):  # larger ones have no square
+    if not np.all(np.isfinite(x)) or not np.all(np.abs(y) <= 1e150):  # the square of a larger one overflows
         raise ValueError(
             "x or y holds NaN, infinity or outputs beyond 1e150: leave diverged observations out, or give them a value."
         )

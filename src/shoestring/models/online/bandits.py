@@ -16,7 +16,7 @@ Problems", arXiv:1402.6028.
     w        weights         EXP3.S weights; only their ratios matter                      —
     gamma    mixing          share of uniform play in EXP3.S                               —
     alpha    sharing         share of all weight that goes to each arm, about 1 / T        —
-    x^       —               reward / p of the observed arm, 0 of the others               reward
+    x^       —               reward / p for the observed arm, 0 for the others             reward
 
 The state is (counts, sums) or weights. It changes only with an observed reward, so rounds without validation change nothing.
 
@@ -44,7 +44,7 @@ def ucb1_bounds(counts: Floats, sums: Floats, round: int) -> Floats:
 
 
 def epsilon_greedy(counts: Floats, sums: Floats, exploration: float = 0.1) -> Floats:
-    """Return probabilities, (n_arms,): uniform with weight `exploration`, else the best mean, and the lowest arm of a tie."""
+    """Return probabilities, (n_arms,): `exploration` is shared by all arms, the rest goes to the best mean (first of a tie)."""
     _check_share("exploration", exploration)
     probabilities = np.full(counts.size, exploration / counts.size)
     probabilities[find_best(_means(counts, sums), "highest")] += 1.0 - exploration

@@ -14,13 +14,18 @@ Sect. 3.1, query rules of Sect. 3.2, Algorithm 1, Lemma 1 and eqs. 3-8 of Append
 To query is to validate a round. A competitor is a point that x_t is compared with. On a dense domain, neighbours within one
 mode cannot be told apart, so only other local maxima of u count; among a few unrelated arms, all others do.
 
-Differences from the paper: without a competitor the rule queries (the paper's rule, read literally, would not, and the agent
-could stay at one point for ever). beta_t = 0.8 ln 4t and the reset block are not in the paper; the first is common in code for
-this model and reproduces its Table A2. Corrected: the confidence gamma_t at which both rules agree is Phi(sqrt(2 beta_t)), where
-Appendix B prints Phi(sqrt(2) beta_t); it recovers LCB-UCB only when both standard deviations are equal, and otherwise
-queries more often; the step to eq. 5 needs gamma >= 1/2; N(., .) of Appendix B takes variances. The two values that are
-compared count as independent, as in eq. 3; their exact covariance may be given. Probability of improvement over the best
-posterior mean, the paper's baseline, has no margin: its argmax is the argmax of the mean.
+Differences from the paper:
+- Without a competitor the rule queries. (The paper's rule, read literally, would not, and the agent could stay at one point for
+  ever.)
+- beta_t = 0.8 ln 4t and the reset block are not in the paper. The first is common in code for this model and reproduces its
+  Table A2.
+- The two values that are compared count as independent, as in eq. 3; their exact covariance may be given.
+- Probability of improvement over the best posterior mean, the paper's baseline, has no margin: its argmax is the argmax of the
+  mean.
+
+Corrections to Appendix B: the confidence gamma_t at which both rules agree is Phi(sqrt(2 beta_t)), not Phi(sqrt(2) beta_t). They
+agree only when both standard deviations are equal; otherwise the confidence rule queries more often. The step to eq. 5 needs
+gamma >= 1/2. The second argument of N(., .) is a variance.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ from shoestring.models.gp.acquisition import standard_expected_improvement
 # `core/deciding/reproducible.py`: neighbours on a dense grid differ by less than that tolerance, so the first of equal points
 # could lie beside the top of its own mode, and the top would count as its competitor.
 _DECIMALS = 10
-_VARIANCE_FLOOR = 1e-12  # of the sum of both variances
+_VARIANCE_FLOOR = 1e-12  # as a share of the sum of both variances
 _MAX_DISTANCE = 0.5  # between neighbours in the unit cube
 _LABEL_DISTANCE = 1e6  # keeps points with different labels farther apart than that
 
@@ -143,7 +148,7 @@ class Competitors:
 
 
 def _nearest(places: Floats, numbers: Indices, n_varying: int) -> Indices:
-    """Return the nearest neighbours of each point, (N, k): the point itself, also in place of those that are too far away."""
+    """Return the nearest neighbours of each point, (N, k), itself included; it also replaces neighbours that are too far away."""
     apart = places.copy()
     apart[:, np.setdiff1d(np.arange(places.shape[1]), numbers)] *= _LABEL_DISTANCE
     k = min(2 * n_varying + 1, len(places))  # as many neighbours as in a grid, and the point itself
@@ -184,7 +189,7 @@ def query_by_bounds(mean: Floats, variance: Floats, chosen: int, competitors: In
 
 
 def query_by_chance(probability: float, rng: np.random.Generator) -> bool:
-    """Return True with a fixed probability, Ber(p), whatever the posterior is."""
+    """Return True with a fixed probability, Ber(p), independent of the posterior."""
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"probability={probability} must be in [0, 1]: for B of T rounds use B / T.")
     return bool(rng.random() < probability)

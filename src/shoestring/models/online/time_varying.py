@@ -12,13 +12,13 @@ arXiv:1601.06650:  f_{t+1} = sqrt(1-eps) f_t + sqrt(eps) g_{t+1},  f_1 and all g
     sigma^2    noise_variance     variance of an observation's noise                                   value^2
     k          kernel_rows        covariance of two points in one round                                value^2
     d, D_ij    drift_correlation  (1-eps)^(lag/2), correlation of two rounds                           —
-    V          _rows * _scale     L^-1 k~(D), with L L' = K~ + sigma^2 I; one row an observation       value
+    V          _rows * _scale     L^-1 k~(D), with L L' = K~ + sigma^2 I; one row per observation      value
     q          _explained         column sums of V^2: prior variance minus posterior variance          value^2
 
 The recursion: an observation appends one row to V, O(n N); a new round multiplies V by sqrt(1-eps), which is stored as
 one scalar, O(N). A round without validation is only this multiplication: the mean shrinks to the prior's zero, and the
 variance grows back to k(x, x). Values must have their prior mean subtracted. `forgetting_rate=0` is the ordinary GP; with
-`reset()` every so many rounds it is the model of R-GP-UCB.
+a `reset()` at fixed intervals it is the model of R-GP-UCB.
 
 Differences from the paper: d has one entry per observation (i = 1..n, the paper prints 1..t). Algorithm 1 line 8 does not
 change the posterior in a skipped round; the paper's text and this code move it to the next round. Observations whose
@@ -45,9 +45,9 @@ from shoestring.core.values.arrays import Floats, Indices
 KernelRows = Callable[[Indices], Floats]  # points (m,) -> their covariances with every point (m, N)
 
 VARIANCE_FLOOR = 1e-12  # as a share of the prior variance: rounding must not make a variance zero or negative
-FORGET_BELOW = 1e-6
-_DECIMALS = 3  # of the log of a fitted rate: the search ends within 1e-4
-_GRID_SIZE = 13  # rates: the likelihood can have two maxima, and a grid of this size seldom misses one
+FORGET_BELOW = 1e-6  # see the module docstring
+_DECIMALS = 3  # decimals of the log of a fitted rate: the search ends within 1e-4
+_GRID_SIZE = 13  # rates of a first scan: the likelihood can have two maxima, and this grid seldom misses one
 
 
 def drift_correlation(forgetting_rate: float, lag_rounds: ArrayLike) -> Floats:
@@ -63,7 +63,7 @@ def lifetime_rounds(forgetting_rate: float, forget_below: float) -> float:
 
 
 class ForgettingGP:
-    """The base of the processes on a list of points and on the cube: it counts rounds, and drops old observations.
+    """Base class of the processes on a list of points and on the cube. It counts rounds and drops old observations.
 
     Each new round reduces the covariance with the observations. Once half of them are stale, these are dropped and the
     rest is factorised again.
@@ -113,7 +113,9 @@ class ForgettingGP:
 
 
 class TimeVaryingGP(ForgettingGP):
-    """The posterior for the current round on points 0..N-1. One round: read `mean`, `variance`; perhaps `observe`; `advance`.
+    """The posterior for the current round on points 0..N-1.
+
+    In each round: read `mean` and `variance`, call `observe` if the round is validated, then `advance`.
 
     `kernel_rows` maps points (m,) to their covariances (m, N) with every point, so that the matrix of a large domain is never
     computed; `prior_variance` (N,) is k(x, x). Only `observe`, `advance` and `reset` change the state; arrays that were

@@ -16,7 +16,7 @@ Mean shift: Cheng, "Mean Shift, Mode Seeking, and Clustering", IEEE PAMI 17, 199
     beta_t     beta               exploration: u = mu + sqrt(beta) sigma                      —
     x_t        Modes.points[0]    argmax of u                                                 unit cube
 
-Lags between observations never change, so a round without one does not change L and only decays k~; an observation
+Lags between observations never change, so a round without an observation does not change L and only decays k~; an observation
 appends one row to L, O(n^2). Values must have their prior mean subtracted.
 
 Differences from the paper: a merged mode is represented by its member with the largest u, not by the mean of its members,
@@ -48,9 +48,8 @@ from shoestring.models.online.time_varying import (
 # x (m, d), z (n, d) -> k (m, n), dk/dx (m, n, d)
 KernelWithGradient = Callable[[Floats, Floats], tuple[Floats, Floats]]
 
-_MEAN_SHIFTS = (
-    100  # a few suffice: a flat kernel has finitely many means; the limit prevents an endless loop by rounding
-)
+# A few mean shifts suffice: a flat kernel has finitely many means. The limit prevents an endless loop by rounding.
+_MEAN_SHIFTS = 100
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Modes:
 
 
 class ContinuousTimeVaryingGP(ForgettingGP):
-    """The posterior for the current round on [0, 1]^d. One round: `modes`, perhaps `observe`, then `advance`.
+    """The posterior for the current round on [0, 1]^d. In each round: `modes`, perhaps `observe`, then `advance`.
 
     `kernel(x, z)` gives the covariances of x (m, d) with z (n, d), (m, n), and their derivatives in x, (m, n, d);
     `variance` is k(x, x), the same everywhere.
@@ -175,8 +174,8 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         optima = np.clip(settle(np.array(found), PLACE_DECIMALS), 0.0, 1.0)
         mean, variance = self.predict(optima)
         ucb = mean + math.sqrt(beta) * np.sqrt(variance)
-        kept = merge_modes(optima, ucb, bandwidth)
-        return Modes(optima[kept], mean[kept], variance[kept], ucb[kept])
+        highest = merge_modes(optima, ucb, bandwidth)
+        return Modes(optima[highest], mean[highest], variance[highest], ucb[highest])
 
     def _covariance_with_past(self, points: Floats) -> Floats:
         """Return k~ between `points` (m, d) in this round and the observations in theirs, (m, n)."""

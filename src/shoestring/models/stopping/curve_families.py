@@ -84,9 +84,9 @@ FAMILIES = (
 )
 
 
-LOG_SIGMA = (float(np.log(1e-3)), float(np.log(0.3)))
-_LOG_SIGMA_STEP = 0.5
-_DECIMALS = 3  # kept of a fit, as a share of its box; 88 fits differed by at most 1e-5 between BLAS kernels
+LOG_SIGMA = (float(np.log(1e-3)), float(np.log(0.3)))  # its box
+_LOG_SIGMA_STEP = 0.5  # standard deviation of a proposed change
+_DECIMALS = 3  # decimals of a fit, as a share of its box; 88 fits differed by at most 1e-5 between BLAS kernels
 _CANDIDATES = 256  # random points in the box of a family; the least-squares fit starts from the best of them
 _SPREAD = 0.02  # share of a box side: standard deviation of the first walkers about the fit
 _MAX_START_END = 0.999  # the sum of a starting walker must end below this
@@ -126,13 +126,14 @@ class Walkers:
         return np.where(combined[:, -1] <= 1.0, density, -np.inf)
 
     def move_family(self, k: int, family: CurveFamily, rng: np.random.Generator) -> None:
+        """Move the parameters of family k by the stretch move: one half of the walkers, then the other half."""
         half = self.log_sigma.size // 2
         combined = self.weighted_sum()
         low, high = np.array(family.low), np.array(family.high)
         for mine, others in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
             proposal, log_weight = stretch_move(self.theta[k][mine], self.theta[k][others], rng)
             allowed = ((proposal >= low) & (proposal <= high)).all(axis=1)
-            proposal = np.clip(proposal, low, high)  # so that rejected proposals can be computed, too
+            proposal = np.clip(proposal, low, high)  # so that the curves of rejected proposals can be computed too
             curve = family.at(self.steps, proposal)
             change = self.weights[mine, k, None] * (curve - self.curves[mine, k])
             sigma = self.log_sigma[mine]
@@ -142,7 +143,7 @@ class Walkers:
             self.curves[mine, k][accept] = curve[accept]
 
     def draw_weights(self, rng: np.random.Generator) -> None:
-        """Draw once along each axis of the normal distribution of the weights, truncated by the box and by the end below 1.
+        """Draw once along each axis of the normal distribution of the weights, in their box and with an end of at most 1.
 
         The axes are eigenvectors of the curves' Gram matrix. Their images in data space are orthogonal, so a draw along one
         axis does not move the best point along the others.
@@ -169,6 +170,7 @@ class Walkers:
             room = room - distance * rise
 
     def move_sigma(self, rng: np.random.Generator) -> None:
+        """Take one Metropolis step in log sigma for each walker."""
         proposal = self.log_sigma + _LOG_SIGMA_STEP * rng.standard_normal(self.log_sigma.size)
         combined = self.weighted_sum()
         gain = self.log_density(combined, proposal) - self.log_density(combined, self.log_sigma)
@@ -183,7 +185,7 @@ def _away_from_zero(values: Floats) -> Floats:
 
 
 def _truncated_normal(mean: Floats, spread: Floats, first: Floats, last: Floats, rng: np.random.Generator) -> Floats:
-    """Return draws (m,) of normals truncated to [first, last]; 0, which is no move, where the interval is too far out."""
+    """Return draws (m,) of normals truncated to [first, last]; 0, which is no move, where the interval has no probability."""
     lower, upper = (first - mean) / spread, (last - mean) / spread
     flip = lower > 0.0  # the lower tail keeps digits that the upper tail loses
     lower, upper = np.where(flip, -upper, lower), np.where(flip, -lower, upper)

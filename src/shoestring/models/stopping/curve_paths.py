@@ -39,7 +39,7 @@ from shoestring.models.gp.kernels import decay_kernel
 
 ALPHA_BOUNDS = (0.01, 100.0)
 BETA_BOUNDS = (0.01, 1000.0)
-NOISE_VARIANCE = 1e-3
+NOISE_VARIANCE = 1e-3  # fixed, see the module docstring
 # Below this the Gram matrix of a few hundred steps (largest eigenvalue up to N0) is no longer safely positive definite.
 SMALLEST_NOISE_VARIANCE = 1e-10
 # Variance that the paths may lack: a standard deviation of 1e-6 of an error unit, a ten-thousandth of a cell.
@@ -47,8 +47,8 @@ DROPPED_VARIANCE = 1e-12
 _GRID = 20  # points per axis of the first scan of (log alpha, log beta)
 _STARTS = 3  # local searches, from the best local minima of that scan
 _NEWTON_STEPS = 4  # after the searches: each step squares the distance from the minimum
-_DIFFERENCE = 1e-3  # of (log alpha, log beta), for second derivatives
-_DECIMALS = 4  # kept of log alpha and log beta; 60 fits differed by at most 4e-9 between BLAS kernels
+_DIFFERENCE = 1e-3  # step in (log alpha, log beta) for second derivatives
+_DECIMALS = 4  # decimals of log alpha and log beta; 60 fits differed by at most 4e-9 between BLAS kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +200,8 @@ def _starting_points(y: Floats, lowest: Floats, highest: Floats, noise_variance:
     gram = np.exp(-alpha * np.log1p(np.add.outer(seen, seen) / beta))  # (grid, grid, n0, n0)
     gram += noise_variance * np.eye(y.size)
     factor = np.linalg.cholesky(gram)
-    # The column of ones has no use but its effect on rounding: LAPACK solves a single column by other operations, which
-    # move the minima of the scan along flat ridges.
+    # The column of ones is there only for its effect on rounding: LAPACK solves a single column by other operations, which
+    # would move the minima of the scan along flat ridges.
     right = np.stack([y, np.ones_like(y)], axis=-1)
     whitened = np.linalg.solve(factor, right)[..., 0]  # (grid, grid, n0): L^-1 y
     loss = 0.5 * np.square(whitened).sum(axis=-1) + np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)

@@ -75,10 +75,10 @@ def solve_backwards(
     min_survivors: int = 1000,
     head: Floats | Sequence[float] = (),
 ) -> DecisionMap:
-    """Run Algorithm 2 on simulated errors `paths` (n_paths, steps) for steps N0+1..N; the last column decides which win.
+    """Return the solution of Algorithm 2 on simulated errors `paths`, (n_paths, steps) for steps N0+1..N.
 
-    `incumbent_error` includes the noise correction. `head` (n0,) holds errors that are averaged with the simulated ones:
-    empty for a statistic over N0+1..n, the first N0 errors for a statistic over 1..n.
+    The last column decides which paths win. `incumbent_error` includes the noise correction. `head` (n0,) holds errors that are
+    averaged with the simulated ones: empty for a statistic over N0+1..n, the first N0 errors for a statistic over 1..n.
     """
     by_step = np.ascontiguousarray(np.asarray(paths, dtype=np.float64).T)  # (steps, n_paths)
     if by_step.ndim != 2 or by_step.shape[0] == 0:
@@ -134,6 +134,7 @@ def _times(loss: float, count: Indices) -> Floats:
 
 
 def require_losses(k1: float, k2: float, cost: float) -> None:
+    """Raise ValueError if a loss of the stopping problem is out of its range."""
     if not (k1 > 0.0 and 0.0 < k2 < math.inf and 0.0 <= cost < math.inf):
         raise ValueError(
             f"k1={k1}, k2={k2}, cost={cost}: k1 must be positive (inf allowed), k2 positive and finite, "

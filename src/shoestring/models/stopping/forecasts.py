@@ -46,7 +46,7 @@ def forecast_by_families(
     n_sweeps: int = 150,
     families: Sequence[CurveFamily] = FAMILIES,
 ) -> FinalForecast:
-    """Forecast the error after n_max steps from the errors after steps 1, 2, ..., in about half a second.
+    """Return the forecast of the error after n_max steps from the errors after steps 1, 2, ..., in about half a second.
 
     The first half of the sweeps is discarded; each later one gives n_walkers samples.
     """
@@ -70,7 +70,7 @@ def forecast_by_families(
 
 
 def forecast_by_process(errors: Floats | Sequence[float], n_max: int, incumbent_error: float) -> FinalForecast:
-    """Forecast by the Gaussian process of `curve_paths`, in milliseconds; the final error is without noise."""
+    """Return the forecast by the Gaussian process of `curve_paths`, in milliseconds; the final error is without noise."""
     seen = _require_curve(errors, n_max)
     mean, cov = curve_posterior(seen, [n_max], fit_curve(seen))
     std = float(np.sqrt(max(cov[0, 0], 1e-12)))  # a variance lost in rounding must not divide by zero

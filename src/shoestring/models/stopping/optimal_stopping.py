@@ -57,8 +57,8 @@ class StoppingRule:
     """Optimal stopping for any search method. Its inputs are a curve of losses and the best loss so far.
 
     `low` and `high` bound the losses and are mapped to errors 0 and 1; losses beyond a bound count as the bound. (For an
-    accuracy, pass 1 - accuracy.) The rule has no information about other runs: condition C2 is for the caller, if it has a
-    surrogate.
+    accuracy, pass 1 - accuracy.) The rule has no information about other runs: a caller with a surrogate checks condition
+    C2 itself.
 
         rule = StoppingRule(n0=8, n_max=50, k1=k1_schedule("normal", runs_done))
         plan = rule.plan(losses, incumbent, rng)     # once, after n0 steps: about 0.1 s at 100,000 paths
@@ -113,7 +113,7 @@ class StoppingRule:
         return StoppingPlan(self, fit, decisions)
 
     def forecast(self, values: Floats | Sequence[float]) -> tuple[CurveFit, Floats, Floats]:
-        """Fit the first n0 losses and return the fit, and mean (m,) and covariance (m, m) of the errors after them."""
+        """Return the fit to the first n0 losses, and mean (m,) and covariance (m, m) of the errors after them."""
         errors = self.errors(values)
         if errors.size < self.n0:
             raise ValueError(f"values has {errors.size} steps, the plan needs n0={self.n0}: train further, then plan.")
@@ -126,7 +126,7 @@ class StoppingRule:
         return np.asarray(self.low + (self.high - self.low) * errors)
 
     def mean_error(self, errors: Floats) -> float:
-        """Return the statistic of a run with these errors, which must be of more than n0 steps."""
+        """Return the statistic of a run from its errors after each step; there must be more than n0 of them."""
         return float(errors[self.n0 if self.statistic == "after_n0" else 0 :].mean())
 
     def errors(self, values: Floats | Sequence[float]) -> Floats:
@@ -197,10 +197,8 @@ class StoppingPlan:
         if step == rule.n_max:
             return False, "trained in full"
         if not found.enough_paths:
-            return (
-                False,
-                f"only {found.n_paths} simulated curves stayed within bounds: the model does not fit, no stopping",
-            )
+            reason = f"only {found.n_paths} simulated curves stayed within bounds: the model does not fit, no stopping"
+            return False, reason
         if here <= rule.min_paths:
             return False, f"{here} simulated curves pass here, more than {rule.min_paths} are needed"
         if decision == FINISH:

@@ -1,6 +1,6 @@
 """A learned surrogate: one small network reads a whole study and predicts the lowest loss that each arm can still reach.
 
-Read
+Read in this order:
 
     shapes           numbers that training and inference share
     features         the input of the network for each arm

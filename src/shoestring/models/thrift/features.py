@@ -2,17 +2,17 @@
 
     feature                 meaning, on the scale u of `shapes`                                      number
     losses                  at 15 steps, and whether the arm has reached them                        15 + 15
-    opened                  whether it was trained at all                                            1
+    opened                  whether the arm was trained at all                                       1
     last, low               its newest and its lowest loss                                           2
     trend                   newest loss less the loss at half its steps                              1
     rough, rises            mean size of a change from step to step, and of upward changes           2
     since                   steps since its lowest loss, as a share of a curve                       1
-    ahead                   of the arms that got as far, the share with a larger loss then           1
+    ahead                   share of the arms with as many steps that had a larger loss there        1
     beaten                  share of all trained arms whose lowest loss is larger                    1
-    as far                  log of the number of arms in `ahead`                                     1
+    as far                  log of the number of arms with as many steps                             1
     n                       steps trained: log, and share of a curve                                 2
-    reach                   affordable further steps: share of a curve, log, and whether 0           3
-    price                   log of its price per step over the mean                                  1
+    reach                   affordable further steps: share of a curve, log, and whether none        3
+    price                   log of its price per step relative to the mean price                     1
     hyperparameters         rank within the study from -1 to 1, and whether it is active             16 + 16
     study                   logs of budget left, spent, arms opened and steps; mean roughness        5
 
@@ -31,7 +31,7 @@ from shoestring.core.deciding.reproducible import ROUNDING, find_best_of_rows, s
 from shoestring.core.values.arrays import Flags, Floats, Indices, invert
 from shoestring.models.thrift.shapes import COLUMNS, HIGH, LOW, SHARPNESS, SLOTS, STEPS
 
-_FAR = 1e30
+_FAR = 1e30  # in place of losses that are not known yet
 _AT_SLOTS = np.array(SLOTS) - 1
 _STEP = np.arange(1, STEPS + 1)
 _REACH = slice(2 * len(SLOTS) + 12, 2 * len(SLOTS) + 15)  # where `_reach_columns` are
@@ -39,15 +39,15 @@ _REACH = slice(2 * len(SLOTS) + 12, 2 * len(SLOTS) + 15)  # where `_reach_column
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arms:
-    """All arms of a study, with candidates that were not opened; a curve has at most 50 steps, or blocks of steps."""
+    """All arms of a study, and candidates that were not trained yet. A curve has at most 50 steps, or blocks of steps."""
 
     losses: Floats  # (K, 50): by step; entries beyond n are ignored
     n: NDArray[np.int64]  # (K,): steps with a loss; 0: not opened
     reach: NDArray[np.int64]  # (K,): further steps that the remaining budget pays for
-    price: Floats  # (K,): of a step, relative to the mean
+    price: Floats  # (K,): price of a step, relative to the mean
     x: Floats  # (K, 16): see `rank_columns`
     left: float  # remaining budget, in steps at the mean price
-    steps: int  # of a full curve
+    steps: int  # steps of a full curve
 
     @property
     def is_opened(self) -> Flags:
@@ -59,7 +59,7 @@ class Scale:
     """The scale u of losses."""
 
     best: float  # lowest loss so far
-    unit: float  # median first loss less `best`
+    unit: float  # median first loss less `best`; see `scale_of` where this is very small
 
     def to_u(self, losses: Floats) -> Floats:
         z = (losses - self.best) / self.unit
@@ -71,6 +71,7 @@ class Scale:
 
 
 def scale_of(arms: Arms) -> Scale:
+    """Return the scale of a study; at least one arm must have been trained."""
     opened = arms.is_opened
     seen = arms.losses[opened][arms.n[opened, None] >= _STEP]
     first = np.sort(arms.losses[opened, 0])
@@ -142,7 +143,7 @@ def _reach_columns(reach: Indices, steps: float) -> list[Floats]:
 
 
 def rank_share(arms: Arms) -> Floats:
-    """Return the share of the trained arms, of those that got as far, that were no better there, (K,); 0.5 for candidates."""
+    """Return for each arm the share of the arms with as many steps that were no better there, (K,); 0.5 for candidates."""
     share = np.full(len(arms.n), 0.5)
     mine = np.flatnonzero(arms.is_opened)
     n = arms.n[mine]
@@ -169,7 +170,7 @@ def is_in_race(arms: Arms, share: Floats) -> Flags:
 def _compare_arms(
     u: Floats, n: NDArray[np.int64], opened: Flags, last: Floats, low: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return, (K,) each: share of arms worse at this arm's step, number that got as far, share whose lowest loss is larger."""
+    """Return the feature `ahead`, the number of arms with as many steps, and the feature `beaten`, (K,) each."""
     ahead, count, beaten = np.full(len(n), 0.5), np.zeros(len(n)), np.full(len(n), 0.5)
     mine = np.flatnonzero(opened)
     at_my_step = u[np.ix_(mine, n[mine] - 1)]  # [other, arm]
@@ -181,11 +182,11 @@ def _compare_arms(
 
 
 def rank_columns(columns: Floats, share_better: Floats) -> Floats:
-    """Return hyperparameters (K, d), nan where inactive, as ranks among the distinct values of the study, (K, 16); -1: none.
+    """Return hyperparameters (K, d), nan where inactive, as ranks among the distinct values of the study, (K, 16).
 
-    Of more than 16 that vary, the network gets those whose ranks correlate most with `share_better`, the share of arms that are
-    better, (K,) and nan where unknown. They come first, because few studies in training had many hyperparameters and the
-    network hardly uses the last of the 16.
+    -1 stands for inactive or missing ones. If more than 16 vary, the network gets those whose ranks correlate most with
+    `share_better`, the share of arms that are better, (K,) and nan where unknown. The strongest come first, because few studies
+    in training had many hyperparameters and the network hardly uses the last of the 16.
     """
     ranked = []
     for column in columns.T:

@@ -13,7 +13,7 @@ from shoestring.models.thrift.network import Network, probabilities
 from shoestring.models.thrift.shapes import BINS, HIGH, LOW
 
 _EDGES = np.linspace(LOW, HIGH, BINS + 1)
-_MIDDLES = (_EDGES[1:] + _EDGES[:-1]) / 2  # (BINS,): of u
+_MIDDLES = (_EDGES[1:] + _EDGES[:-1]) / 2  # (BINS,): u in the middle of each bin
 _BETTER = _MIDDLES < 0
 MAX_CONTEXT_ARMS = 256  # arms that all arms attend to: more than in training, and the time grows with their number
 
@@ -23,26 +23,26 @@ class LowestLosses:
     """The distributions for all arms of a study at one moment."""
 
     scale: Scale
-    chances: Floats  # (K, BINS): probabilities of u of the lowest loss within reach
+    chances: Floats  # (K, BINS): probability of each bin of u for the lowest loss within reach
 
     @property
     def losses(self) -> Floats:
-        """The loss of each bin, (BINS,); a loss above the typical first loss counts as that one."""
+        """Return the loss of each bin, (BINS,); a loss above the typical first loss counts as the typical one."""
         return np.asarray(self.scale.best + self.scale.from_u(np.minimum(_MIDDLES, 1.0)) * self.scale.unit)
 
     @property
     def gain(self) -> Floats:
-        """The expected improvement on the best loss so far, (K,), in the unit of the losses."""
+        """Return the expected improvement on the best loss so far, (K,), in the unit of the losses."""
         return self.chances @ (np.where(_BETTER, -self.scale.from_u(_MIDDLES), 0.0) * self.scale.unit)
 
     @property
     def chance_better(self) -> Floats:
-        """The probability of beating the best loss so far, (K,)."""
+        """Return the probability of beating the best loss so far, (K,)."""
         return np.asarray(self.chances @ _BETTER.astype(float))
 
     @property
     def middle(self) -> Floats:
-        """The median of the lowest loss within reach, (K,)."""
+        """Return the median of the lowest loss within reach, (K,)."""
         return self.quantile(0.5)
 
     def quantile(self, share: float) -> Floats:
@@ -53,7 +53,10 @@ class LowestLosses:
 
 
 def predict_lowest_losses(networks: tuple[Network, ...], arms: Arms, chance_power: float = 1.0) -> LowestLosses:
-    """Return the prediction of the networks; at least one arm must have been trained. `chance_power`: of the probabilities."""
+    """Return the prediction of the networks; at least one arm must have been trained.
+
+    The probabilities are raised to `chance_power` and scaled to sum 1.
+    """
     scale = scale_of(arms)
     chances = probabilities(networks, features(arms, scale), _choose_context(arms))
     return LowestLosses(scale, _sharpen(chances, chance_power))
@@ -62,7 +65,7 @@ def predict_lowest_losses(networks: tuple[Network, ...], arms: Arms, chance_powe
 def predict_with_reach(
     networks: tuple[Network, ...], arms: Arms, arm: int | Indices, reach: Indices, chance_power: float = 1.0
 ) -> LowestLosses:
-    """Return the prediction for one arm, or for each of these arms, with other reaches; chances are (len(reach), BINS)."""
+    """Return the prediction for one arm, or for each of these arms, with other reaches; `chances` is (len(reach), BINS)."""
     scale, context = scale_of(arms), _choose_context(arms)
     study = features(arms, scale)
     rows = np.vstack([study[context], features_with_reach(study[np.broadcast_to(arm, len(reach))], reach, arms.steps)])
@@ -76,7 +79,7 @@ def _sharpen(chances: Floats, chance_power: float) -> Floats:
 
 
 def _choose_context(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return the trained arms; of too many, those trained furthest, then those with the lowest newest loss."""
+    """Return the trained arms; if there are too many, those with most steps, and then with the lowest newest loss."""
     trained = np.flatnonzero(arms.is_opened)
     if len(trained) <= MAX_CONTEXT_ARMS:
         return trained

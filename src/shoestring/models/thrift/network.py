@@ -4,8 +4,8 @@ It is a transformer without positions, whose tokens are arms. All arms attend to
 candidates that were not opened cost little. The weights ship with the package in half precision and with a checksum, and are
 read when they are first used. The file may hold several networks; their probabilities are averaged.
 
-The network computes in double precision. Single precision takes half the time, but its results differ from processor to
-processor: expected gains by up to 9e-7 of their spread (`to_single_precision`).
+The network computes in double precision. Single precision (`to_single_precision`) takes half the time, but its results differ
+from processor to processor: expected gains differ by up to 9e-7 of their spread.
 
     d   width         h   heads         K   arms         A   arms of the context
 """
@@ -27,7 +27,7 @@ from shoestring.errors import StudyError
 from shoestring.models.thrift.shapes import BINS, FEATURES
 
 _FILE = "weights.npz"
-_SMALL = 1e-5  # of a layer norm, as in training
+_SMALL = 1e-5  # added to the variance in a layer norm, as in training
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +45,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
+    """The weights of one transformer, and its output for the arms of a study."""
+
     heads: int
     enter: tuple[Floats, Floats]
     layers: tuple[Layer, ...]
@@ -52,7 +54,7 @@ class Network:
     bins: tuple[Floats, Floats]
 
     def log_odds(self, f: NDArray[np.float32], context: NDArray[np.intp]) -> Floats:
-        """Return log odds (K, BINS) from features (K, FEATURES); `context` (A,): indices of trained arms, at least one."""
+        """Return log odds (K, BINS) from features (K, FEATURES); `context` (A,) has the indices of trained arms, at least one."""
         x = _linear(f.astype(self.enter[0].dtype), self.enter)
         for layer in self.layers:
             x = self._attend(x, layer, context)

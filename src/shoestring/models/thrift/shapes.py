@@ -1,12 +1,12 @@
-"""Numbers that the network's training and its inference must share; weights made with others are of no use.
+"""Numbers that the network's training and its inference must share. Weights that were trained with other numbers cannot be used.
 
-Losses enter on the scale u: z = (loss - best so far) / (median first loss - best so far), u = asinh(60 z) / asinh(60). So
+Losses are converted to the scale u: z = (loss - best so far) / (median first loss - best so far), u = asinh(60 z) / asinh(60). So
 u = 0 is as good as the best so far, u < 0 is better, u = 1 is a typical first loss, and differences near the best are large.
 """
 
 from __future__ import annotations
 
-STEPS = 50  # blocks of steps of a curve; a shorter curve has one block for each step
+STEPS = 50  # blocks of steps in a curve; a shorter curve has one block for each step
 SLOTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50)  # steps whose losses are features
 COLUMNS = 16  # hyperparameters
 SCALARS = 16  # features of an arm beside its losses and hyperparameters

@@ -2,18 +2,18 @@
 
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, algorithm 1. Each
 curve is compressed into one score through a logistic weight that is learned (`models.boil.compression`). One process models
-scores and lengths (`models.boil.process`). It is also fitted to the prefixes of a curve at which it is least certain
+scores and lengths (`models.boil.score_process`). It is also fitted to the prefixes of a curve at which it is least certain
 (`models.boil.augmentation`). The next run maximises log EI - log cost (`models.boil.choice`).
 
     paper       here                meaning                                                            unit
-    Tmin        min_steps           shortest run; none: a fifth of a full training                     steps
+    Tmin        min_steps           shortest run; None: a fifth of a full training                     steps
     Tmax        max_steps           a full training                                                    steps
     M           max_points          prefixes added for a run of full length, fewer for shorter ones    points
     delta       max_log_condition   ln cond of the covariance above which nothing is added             nats
     alpha/mu_c  rule                how improvement and cost are combined: "log_ratio" or, as printed, "softplus"  —
-    —           floor               what of a prefix must reach the noise variance + 1e-3: "variance" or "std"     —
-    sy^2        noise_variance      of a standardised score                                            —
-    m0, g0      midpoint, growth    of the logistic; fitted, see `why`                                 —
+    —           floor               "variance" or "std": what must reach the noise variance + 1e-3 at an added prefix  —
+    sy^2        noise_variance      variance of the noise of a standardised score                      —
+    m0, g0      midpoint, growth    parameters of the logistic; they are fitted and shown in `why`     —
     —           initial_trials      configs trained in full before the model is used                   trials
 
 `why` of a chosen run: predicted_score and std (at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
@@ -75,7 +75,7 @@ from shoestring.core.values.checks import require_between, require_one_of, requi
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import Floor, estimate_log_condition
 from shoestring.models.boil.choice import Rule
-from shoestring.models.boil.process import RunLengths, TimeKernel
+from shoestring.models.boil.score_process import RunLengths, TimeKernel
 from shoestring.policies.boil.next_run import NextRun, RunSearch
 from shoestring.policies.boil.prefixes import Augmentation, PrefixRule
 from shoestring.policies.boil.score_model import MODEL_MEMO, ModelSettings, Score, ScoreModel, fit_score_model
@@ -128,11 +128,10 @@ class BOIL:
         require_one_of(self, "floor", get_args(Floor))
         require_one_of(self, "time_kernel", get_args(TimeKernel))
         require_one_of(self, "learn_noise", (True, False))
+        remedy = "Leave it out for a fifth of a full training."
+        require_whole(self, "min_steps", 1, "a run has at least one step", remedy, optional=True)
         require_whole(
-            self, "min_steps", 1, "a run has a step", "Leave it out for a fifth of a full training.", optional=True
-        )
-        require_whole(
-            self, "refit_every", 1, "a fit can follow each run at most", "Leave it out for 3 d.", optional=True
+            self, "refit_every", 1, "the model is fitted at most once per run", "Leave it out for 3 d.", optional=True
         )
         require_whole(self, "initial_trials", 1, "a model needs at least one run", "Try 3.")
         require_whole(self, "last_steps", 1, "it is a number of values to average", "Try 10.")
@@ -228,7 +227,7 @@ def _find_interrupted(ledger: Ledger) -> tuple[Trial, int] | None:
 
 
 def _finish(ledger: Ledger, model: ScoreModel, among: Sequence[int]) -> Train:
-    """Train the run with the best predicted score at full length, among these indices, to its end."""
+    """Return the order that trains the run with the best predicted score at full length, among these indices, to its end."""
     trial = ledger.trials[model.find_best_run(among)]
     why = {**_describe(model), **model.compare_best_run(among), "phase": "recommended", "at": trial.steps}
     return continue_trial(trial, trial.limit, why=why, memo=_aim(model.memo, trial.limit))
@@ -245,13 +244,13 @@ def _start(ledger: Ledger, found: NextRun, model: ScoreModel) -> Train:
         "predicted_cost": found.cost,
     }
     order = start_trial(ledger, found.config, found.until, why=why, memo=_aim(model.memo, found.until))
-    # The core knows the exact cost in epochs; and where the plane of costs is below zero, the core's own estimate is better.
+    # The core knows the exact cost in epochs. Where the plane of costs is below zero, the core's own estimate is better.
     is_better = ledger.budget.unit != "epochs" and found.cost > 0.0
     return replace(order, expected_cost=found.cost) if is_better else order
 
 
 def _aim(memo: Memo, goal: int) -> Memo:
-    """Return the memo of an order up to `goal`, by which a run that the budget limit interrupted is recognised."""
+    """Return the memo of an order up to `goal`. Later decisions use it to find runs that the budget limit interrupted."""
     return {**memo, "goal": [float(goal)]}
 
 

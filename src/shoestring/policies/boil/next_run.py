@@ -14,7 +14,7 @@ from shoestring.core.space.encoding import Points
 from shoestring.core.space.space import Config
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.models.boil.choice import CostPlane, Peak, Rule, RunPrediction, Tradeoff, choose, find_largest_mean
-from shoestring.models.boil.process import RunLengths
+from shoestring.models.boil.score_process import RunLengths
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.score_model import ScoreModel
 from shoestring.policies.config_table import ConfigTable, Pool
@@ -68,7 +68,7 @@ class RunSearch:
         return np.column_stack([x, [self.lengths.time_of(max(self.lengths.min_steps, o.until)) for o in orders]])
 
     def _draw_pool(self) -> Pool:
-        """Return untried configs to choose from; a few listed rows are repeated, so that each comes with many lengths."""
+        """Return untried configs to choose from; if few rows are listed, they are repeated, so that each has many lengths."""
         pool = self.table.pool(self.ledger, self.candidates, self.rng)
         if not pool.rows.size or not self.lengths.vary:
             return pool

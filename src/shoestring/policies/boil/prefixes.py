@@ -30,13 +30,12 @@ from shoestring.models.boil.augmentation import (
     pick_random_times,
     step_grid,
 )
-from shoestring.models.boil.process import ProcessParameters, RunLengths, TimeKernel, product_kernel
+from shoestring.models.boil.score_process import ProcessParameters, RunLengths, TimeKernel, product_kernel
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.policies.boil.run_curves import CurveRun
 
-MAX_PREFIXES = (
-    1000  # of all runs together: by then the effect of time is well known, and each slows all later decisions
-)
+# Prefixes of all runs together: by then the effect of time is well known, and each prefix slows all later decisions.
+MAX_PREFIXES = 1000
 Augmentation = Literal["selected", "random", "full", "none"]
 
 
@@ -74,7 +73,8 @@ class Prefixes:
 
     lengths: dict[int, set[int]] = field(default_factory=dict)
     run_steps: dict[int, int] = field(default_factory=dict)  # the length of each run when it was last considered
-    memo: Lists = field(  # what this decision adds
+    # what this decision adds
+    memo: Lists = field(
         default_factory=lambda: {"run_trials": [], "run_steps": [], "prefix_trials": [], "prefix_steps": []}
     )
 
@@ -90,6 +90,7 @@ class Prefixes:
         return prefixes
 
     def of(self, run: CurveRun) -> list[int]:
+        """Return the lengths of the run's prefixes in the model, ascending."""
         return sorted(self.lengths.get(run.trial, ()))
 
     def is_known(self, run: CurveRun) -> bool:
@@ -151,7 +152,7 @@ def add_prefixes(
 ) -> None:
     """Select prefixes of the runs, at x (runs, d), that are new or were continued, one trial after the other.
 
-    For each, the process is fitted to the runs before it. It grows with every run: its factor gets a few more rows.
+    For each run, the process is conditioned on the runs before it and on its own end; the factor gets a few more rows.
     """
     kernel, theta = product_kernel(x.shape[1], time_kernel), parameters.theta(x.shape[1])
     in_model = [place for place, run in enumerate(runs) if prefixes.is_known(run)]

@@ -1,8 +1,8 @@
 """Trials that are not being trained, as BOIL reads them: a curve of losses, and the cost of each prefix.
 
-A run that diverged, or that failed before it had `min_steps` steps, is bad up to the end of training. If the training code ended
-by itself, the last loss counts up to there. Other runs shorter than `min_steps` are left out. A step without validation has the
-loss of the step before it.
+A run that diverged, or that failed before it had `min_steps` steps, is bad at every step up to a full training. If the training
+code ended by itself, the last loss counts for all steps after it. Other runs shorter than `min_steps` are left out. A step
+without validation has the loss of the step before it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class CurveRun:
     """The curve of one trial, up to the last step with a known loss."""
 
     trial: int
-    steps: int  # that were trained; steps after a divergence do not count
+    steps: int  # trained steps; those after a divergence do not count
     losses: Floats  # (length,): length >= steps; inf from the divergence on
-    costs: Floats  # (steps,): of the first 1, 2, … steps, in the budget's unit
+    costs: Floats  # (steps,): cost of the first 1, 2, … steps, in the budget's unit
 
     @property
     def length(self) -> int:

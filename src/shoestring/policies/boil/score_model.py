@@ -1,12 +1,12 @@
 """The model of BOIL: a process over the scores of (config, length of training), and a plane of costs.
 
 The process is fitted to runs and to prefixes of their curves (`prefixes`). Scores are computed from rewards, which are negative
-losses, so larger is better. Rewards are clipped as in `models.loss_scaling`, so that one explosion does not flatten the others.
-A run that diverged has the worst of them up to the end of training, and its prefixes are added like those of others: otherwise
-its region would stay uncertain, and attractive, at every length but the full one.
+losses, so larger is better. Rewards are clipped as in `models.loss_scaling`, so that one huge loss does not make all others
+look equal. A run that diverged has the worst reward at every step up to a full training, and its prefixes are added like those
+of other runs: otherwise its region would stay uncertain, and attractive, at every length but the full one.
 
     memo                      meaning
-    lengthscale_x, …, growth  see `models.boil.process.ProcessParameters`
+    lengthscale_x, …, growth  see `models.boil.score_process.ProcessParameters`
     fitted_at                 runs at the last fit
     shift                     constant that makes rewards non-negative
 """
@@ -28,7 +28,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.boil.choice import CostPlane
 from shoestring.models.boil.compression import CurveMatrix, Preference, reward_shift
-from shoestring.models.boil.process import CurveProcess, ProcessParameters, RunLengths, TimeKernel, fit
+from shoestring.models.boil.score_process import CurveProcess, ProcessParameters, RunLengths, TimeKernel, fit
 from shoestring.models.gp.fit import pick_rows_to_fit
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import fit_scaling
@@ -42,14 +42,11 @@ PREFERENCES: dict[Score, Preference] = {
     "tail_mean": "tail_mean",
     "log": "log",
     "average": "average",
-    "last_mean": "average",  # of a curve with one step, the mean of the last values
+    "last_mean": "average",  # the curve has one step then: the mean of the last values
 }
 FIT_POINTS = 500  # most points that parameters are fitted to, see `pick_rows_to_fit`
-MODEL_MEMO = (
-    *ProcessParameters.__dataclass_fields__,
-    "fitted_at",
-    "shift",
-)  # copied by decisions without the model, too
+# Names of the lists in the memo that decisions without the model copy, too.
+MODEL_MEMO = (*ProcessParameters.__dataclass_fields__, "fitted_at", "shift")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +88,7 @@ class ScoreModel:
         return self.gp.predict_mean(np.column_stack([self.x[places], np.ones(len(places))]))
 
     def compare_best_run(self, among: Sequence[int]) -> Why:
-        """Return the comparison of the best run of these with the others."""
+        """Return the comparison of the best of these runs with the others."""
         scores, name = self._predict_full_scores(among), "predicted score of a full training"
         best = find_best(scores, "highest")
         return compare_scores(name, "highest", scores, best, lambda i: self.runs[among[i]].trial)
@@ -151,6 +148,7 @@ def fit_score_model(
 def _gather_curves(
     settings: ModelSettings, runs: Sequence[CurveRun], z: Floats, rows: Sequence[ModelRow], memo: Memo
 ) -> CurveProcess:
+    """Return the process over points z, (n, d + 1), with the beginning of a run's curve for each of them."""
     rewards = _rewards(runs, settings.lengths.max_steps)
     if settings.score == "last_mean":
         means = [float(rewards[row.place][max(0, row.steps - settings.last_steps) : row.steps].mean()) for row in rows]

@@ -11,12 +11,12 @@ are those of Lee, Perrone, Archambeau and Seeger, "Cost-aware Bayesian Optimizat
     tau        ledger.budget    EI-cool: the exponent falls from 1 to 0 as it is spent             budget's unit
     N_init     initial_trials   configurations trained before there is a model                     trials
 
-Every order trains a new configuration to its end. The numbers in `why`: docs/reference/policies/cost_aware_ei.md.
+Every order trains a new configuration to its end. docs/reference/policies/cost_aware_ei.md describes the numbers in `why`.
 
 Differences from the paper:
 - Losses are scaled by `models.loss_scaling`: a diverged or failed trial counts as bad, and so does a loss beyond the fence,
   so that one huge loss does not hide the differences of the others.
-- Several workers: a trial that is being trained counts with its predicted loss.
+- With several workers, a trial that is being trained counts with its predicted loss.
 - Only configurations whose cost is within the remaining budget with 90 % probability are candidates, if there are any.
 - A trial that the budget limit interrupted is completed first when the budget is raised.
 - The cost model is "auto" of `models.cost_aware.cost_models`, not always linear.
@@ -85,7 +85,7 @@ Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
 DESIGN = "initial design"
 CHEAP_SHARE = 1 / 8  # of the budget, for the cheap initial design
 _CHEAP_CANDIDATES = 500
-_RUNNER_UP_CANDIDATES = 100  # with the best scores: several of them may be nearly the same point
+_RUNNER_UP_CANDIDATES = 100  # best candidates among which a runner-up is searched: several may be nearly the same point
 _REFITS = Refits(dense_until=30, every=5, restart_growth=1.5)  # by number of results
 
 
@@ -104,7 +104,7 @@ class ScoredCandidates:
 
     @property
     def loss_unit(self) -> float:
-        """The unit of EI, as a loss."""
+        """Return the unit of EI, in the unit of the losses."""
         return float(self.scale.scale)
 
     def config(self, candidate: int) -> Config:
@@ -159,15 +159,14 @@ class CostAwareEI:
     }
     acquisition: Acquisition = "cei"  # rule that trades expected improvement against cost
     slack: float = 0.5  # fraction of the best EI that `cei` may give up for a lower cost
-    cost_exponent: float = 0.2  # of `ei_alpha`
+    cost_exponent: float = 0.2  # exponent of the cost for `ei_alpha`
     cost_model: str = "auto"  # one of `COST_MODELS`, or "transfer"
-    cost_features: Sequence[
-        str
-    ] = ()  # parameters that cost depends on, most important first; (): selected from the data
+    # parameters that cost depends on, most important first; (): selected from the data
+    cost_features: Sequence[str] = ()
     transferred: Mapping[str, Sequence[float]] = field(default_factory=dict)  # the model that `transfer_costs` made
     initial_design: Literal["fixed", "cheap"] = "fixed"  # quasi-random, or cheap configurations far from one another
-    initial_trials: int = 5  # of the fixed design
-    candidates: int = 2000  # quasi-random points of each decision, where the space is not a list
+    initial_trials: int = 5  # trials of the fixed design
+    candidates: int = 2000  # quasi-random points of each decision, if the space is not a list
 
     def __post_init__(self) -> None:
         require_one_of(self, "acquisition", get_args(Acquisition))
@@ -307,7 +306,10 @@ class CostAwareEI:
 
 
 def _score(scored: ScoredCandidates) -> tuple[Floats, str, Best, float]:
-    """Return log scores, their name, which is best, and their unit: cost among the points that CEI admits, else EI by cost."""
+    """Return the log scores behind the choice, their name, which is best, and their unit.
+
+    The score is the cost among the points that CEI admits, or else EI divided by a power of the cost.
+    """
     found, unit = scored.found, scored.loss_unit
     scores, name = found.log_ei - scored.alpha * found.log_cost, "expected improvement"
     if by_cost := found.threshold is not None and np.ptp(found.log_cost) > 1e-9:

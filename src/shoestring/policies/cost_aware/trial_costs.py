@@ -46,8 +46,9 @@ class TrialCosts:
         self.ledger, self.features = ledger, CostFeatures(table.encoding)
         self.model: LinearCost | GPCost | None = None
         self.memo: dict[str, list[float]] = {}  # the parameters from which the next fit may start
-        self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # of the budget's unit per unit of the model
-        self._newest: tuple[Points, tuple[Floats, Floats]] | None = None  # a table is predicted several times
+        self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # budget units per unit of the model
+        # the last prediction: the same points are predicted several times
+        self._newest: tuple[Points, tuple[Floats, Floats]] | None = None
         if name == "transfer":
             self.model = unpack(transferred)
             return
@@ -56,7 +57,7 @@ class TrialCosts:
             in_epochs, per_step = ledger.budget.unit == "epochs", ledger.step_price()
             costs = np.array([per_step * trial.steps if in_epochs else trial.seconds for trial in whole])
             features = self.features.of(table.stack([trial.number for trial in whole]))
-            is_constant = in_epochs and name == "auto"  # a linear model is exact then, from the first trial on
+            is_constant = in_epochs and name == "auto"  # then a linear model is exact from the first trial on
             self._fit("lv3" if is_constant else name, parameters, features, log_costs(costs))
 
     def _fit(self, name: str, parameters: Sequence[str], features: Floats, log_cost: Floats) -> None:
@@ -66,9 +67,8 @@ class TrialCosts:
         else:
             columns = choose_columns(features, log_cost, 0 if name == "gp" else count_columns(name, log_cost.size))
         past = self.ledger.memo
-        is_usable = past.get("cost_columns") == [
-            float(j) for j in columns
-        ]  # a memo belongs to a model of the same columns
+        # a memo belongs to a model of the same columns
+        is_usable = past.get("cost_columns") == [float(j) for j in columns]
         start = {k.removeprefix("cost_"): v for k, v in past.items() if k.startswith("cost_log_")} if is_usable else {}
         fit = _REFITS.check_fit(past if start else {}, log_cost.size)
         self.model = fit_cost_model(name, features, log_cost, columns=columns, memo=start or None, refit=fit.is_due)
@@ -85,10 +85,10 @@ class TrialCosts:
         return self._newest[1]
 
     def make_affordable_test(self, pool: Points) -> Callable[[Points], Flags]:
-        """Return a test of points: their cost is within the remaining budget with 90 % probability.
+        """Return a function that tests whether the cost of points is within the remaining budget with 90 % probability.
 
-        If no point of the pool passes, the test is whether the expected cost is within it. If none passes this either, all
-        points pass, and the core shortens or refuses the order, as in an epoch budget.
+        If no point of the pool passes, the function tests whether the expected cost is within the budget. If none passes this
+        either, all points pass, and the core shortens or refuses the order, as in an epoch budget.
         """
         left = self.ledger.left / self.rate
         if self.model is not None and self.ledger.budget.unit != "epochs":

@@ -26,7 +26,7 @@ from shoestring.core.values.randomness import points, stream
 from shoestring.errors import PolicyError
 
 _DEFAULT_ARMS = 100  # the decision times in the documentation hold for this number
-# Refits are due by receipts: early losses change the parameters most; later a fit costs more and changes them less.
+# Refits are due by number of receipts: early losses change the parameters most; later a fit costs more and changes them less.
 REFITS = Refits(dense_until=50, every=5, key="receipts")
 # A single sample is cheap, and decisions that share one would explore together, so each receipt calls for a new sample.
 SINGLE_SAMPLE_REFITS = Refits(every=1, key="receipts")
@@ -63,7 +63,7 @@ class ArmTable:
             raise PolicyError(f"lengthscale={lengthscale!r} must be one number, or {dims}: one per parameter")
         scales = np.broadcast_to(given, dims)
         known = self._similarities.get(key := tuple(scales.tolist()))
-        if known is None or len(known) != len(self.configs):  # arms are rarely added
+        if known is None or len(known) != len(self.configs):  # an arm was added, which is rare
             known = self._similarities[key] = compute_similarity(self.encoding, self.points, scales)
         return known
 
@@ -84,7 +84,7 @@ class ArmTable:
 
 @dataclass(frozen=True, slots=True)
 class ArmsView:
-    """View of the arms; `count` is their number, None: 100 of a space with ranges, every row of a listed space."""
+    """View of the arms. `count` is their number; None means 100, or every row of a listed space."""
 
     count: int | None
 
@@ -170,9 +170,10 @@ class ArmLimits:
     total: float  # steps that the whole budget pays for, including finished ones; inf while no price is known
 
     def without_new_arms_below(self, arms: ArmTable, steps_per_arm: float) -> ArmLimits:
-        """Exclude new arms if the budget has fewer than `steps_per_arm` steps per arm, with one arm more than started now.
+        """Return the limits without new arms if the budget is too small for one more arm.
 
-        New arms stay allowed while no started arm can be continued.
+        It must have `steps_per_arm` steps for each started arm and for the new one. New arms stay allowed while no started arm
+        can be continued.
         """
         started = np.array([trial is not None for trial in arms.trial_of])
         if steps_per_arm * (1 + started.sum()) <= self.total or not self.room[started].any():
@@ -196,7 +197,7 @@ def compute_limits(ledger: Ledger, arms: ArmTable) -> ArmLimits:
         usual = float(prices[known].mean()) if known.any() else 0.0
         price = np.where(known, prices, usual)
         total = left / usual if usual > 0.0 else math.inf
-        lost = np.array([0 if t is None else t.steps - t.resumable_step for t in trials])  # must be trained again first
+        lost = np.array([0 if t is None else t.steps - t.resumable_step for t in trials])  # steps to train again first
         with np.errstate(divide="ignore", invalid="ignore"):
             affordable = np.where(price > 0.0, np.floor(left / price), np.inf)
         # An unknown price is no reason to commit, so the limit is then longer than any curve.
@@ -207,7 +208,7 @@ def compute_limits(ledger: Ledger, arms: ArmTable) -> ArmLimits:
 
 
 def decide_without_choice(ledger: Ledger, arms: ArmTable, limits: ArmLimits) -> Decision | None:
-    """Return the decision if no arms have to be compared: a configuration from the queue, or when no arm can be trained."""
+    """Return the decision for a queued configuration, or if no arm can be trained; None if arms must be compared."""
     memo = ledger.memo
     if ledger.queue:
         return start_trial(ledger, ledger.queue[0], 1, why={"queued": True}, memo=memo)

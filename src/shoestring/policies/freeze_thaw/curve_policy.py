@@ -2,8 +2,8 @@
 
 A subclass only chooses the arm that gets the next step (`choose_arm`). The predictions come from the freeze-thaw posterior
 of `models.freeze_thaw.curve_posterior`. Its parameters are given, most probable, or slice sampled
-(`models.freeze_thaw.parameter_fit`). They are updated by the number of receipts. The memo of each order holds them, and with
-them the position of the Markov chain, so a study that was interrupted continues with exactly the same numbers.
+(`models.freeze_thaw.parameter_fit`). The number of receipts determines when they are updated. The memo of each order holds them,
+and with them the position of the Markov chain, so a study that was interrupted continues with exactly the same numbers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def mix(mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePolicy:
-    """Base class. Its settings are those of all freeze-thaw policies.
+    """Base class with the settings of all freeze-thaw policies.
 
     arms         number of configurations to choose from; None: 100, or every row of a listed space
     parameters   "sampled", "most_probable", or six numbers: alpha, beta (steps), curve variance, noise variance,
@@ -202,7 +202,7 @@ class CurvePolicy:
         fit = (SINGLE_SAMPLE_REFITS if is_single else REFITS).check_fit(memo, receipts)
         theta = list(memo.get("theta", ()))
         if len(theta) != n * (self.samples if self.parameters == "sampled" else 1):
-            theta = []  # none yet, or those of other settings: a chain of another shape cannot continue
+            theta = []  # there are none yet, or they belong to other settings: a chain of another shape cannot continue
         if fit.is_due or not theta:
             posterior = LogPosterior(curves, CurvePrior.of(curves, self.falling), kernel)
             position = theta[-n:] or None

@@ -147,7 +147,10 @@ def _rank(gp: GP, scale: Scaling, arms: ArmTable, limits: ArmLimits) -> Indices:
 
 
 def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling, memo: Memo) -> tuple[GP, Memo]:
-    """Fit a Gaussian process to the last loss of each order; its parameters are updated by the number of receipts."""
+    """Return a Gaussian process fitted to the last loss of each order, and the next memo.
+
+    The number of receipts determines when its parameters are fitted again.
+    """
     ends = {(arms.arm_of_trial[order.trial], order.until) for order in ledger.orders}
     ends |= {(arm, int(n)) for arm, n in enumerate(arms.trained)}  # where a run was interrupted or diverged
     seen = np.array(sorted((a, t) for a, t in ends if 0 < t <= arms.trained[a] and not np.isnan(arms.losses[a, t - 1])))

@@ -1,4 +1,4 @@
-"""BHPT's rule with a learned surrogate: Q, the commitment and eps are those of the paper, the predictions those of a network.
+"""BHPT's rule with a learned surrogate: Q, the commitment and eps are those of the paper; a network makes the predictions.
 
 The network of `models.thrift` predicts the whole distribution of nu, the lowest loss of an arm within the steps that the
 rest of the budget pays for. So Q needs no Gaussian: E min(nu, mu of the others) is a sum over bins. A second query about the
@@ -6,7 +6,7 @@ best arm with fewer steps gives tau*: the fewest steps after which its expected 
 
     bhpt        here                        meaning                                                             unit
     nu          LowestLosses.chances        lowest loss within reach, in 100 bins                               loss
-    mu, sigma   mean, std                   of nu; a loss above the typical first loss counts as that           loss
+    mu, sigma   mean, std                   moments of nu; the typical first loss replaces all losses above it  loss
     tau*        count_steps_to_best         steps until the expected lowest loss of the best arm is reached     steps
     r           affordable                  steps of the best arm that the rest of the budget pays for          steps
 
@@ -38,7 +38,7 @@ from shoestring.policies.thrift.network_input import NetworkInput, make_network_
 
 @dataclass(frozen=True, slots=True)
 class LearnedRule:
-    """The rule. Its settings are those of BHPT; `arms` counts trials and candidates together."""
+    """BHPT with the predictions of the network. The settings are those of BHPT; `arms` counts trials and candidates together."""
 
     arms: int | None
     eps: float | None
@@ -144,5 +144,5 @@ def _compare(inputs: NetworkInput, plan: ValuePlan, arm: int, by_gain: bool, sig
 
 
 def _round(number: float) -> float:
-    """Round to three digits: further digits differ between machines."""
+    """Return the number rounded to three digits, since further digits differ between machines."""
     return float(f"{number:.3g}")

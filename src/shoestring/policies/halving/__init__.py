@@ -3,7 +3,7 @@
 Karnin, Koren and Somekh, ICML 2013 (`sequential_halving`); Jamieson and Talwalkar, arXiv:1502.07943; Li et al., JMLR 18, 2018
 (Hyperband); Li et al., arXiv:1810.05934 (ASHA).
 
-The default policy, `thrift`, begins with `sequential_halving`, which is read with `halving_rounds` (the arms of a round).
+The default policy, `thrift`, begins with `sequential_halving`; read it with `halving_rounds` (the arms of a round).
 `successive_halving`, `hyperband` and `asha` share the settings and rungs in `brackets`; the first two also share its brackets,
 and `asha` promotes without waiting. `top_k_after_one` is the simplest rule that knows its budget.
 """

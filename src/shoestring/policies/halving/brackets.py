@@ -73,7 +73,7 @@ def decide_in_brackets(ledger: Ledger, plan: Plan, reduction_factor: int) -> Dec
 
 
 def _fill(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> Train | None:
-    """Start a trial of the newest bracket if its first rung has room or the user's queue is not empty."""
+    """Return the order for a new trial of the newest bracket if its first rung has room or the user's queue is not empty."""
     current = now.rounds.get(now.newest, Round((now.newest, 0)))
     rung = int(current.facts[1])
     size, until = plan(now.newest)[rung]
@@ -83,6 +83,7 @@ def _fill(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> T
 
 
 def _begin(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> Decision:
+    """Return the first order of the next bracket, or of the best unfinished trial if no configuration is left."""
     if config is None:
         order = train_best_unfinished(ledger, "no configuration is left: the best trial is trained on")
         return order or nothing_to_train(ledger)
@@ -93,6 +94,7 @@ def _begin(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> 
 def _open(
     ledger: Ledger, config: Config, bracket: int, place: Rung, rung: int, arm: int, memo: Memo = NO_MEMO
 ) -> Train:
+    """Return the order that starts a trial of a bracket."""
     why = {"bracket": bracket, "rung": rung, "arm": arm, "of": place.arms}
     return start_trial(ledger, config, place.until, why=why, memo=memo)
 
@@ -128,12 +130,12 @@ class Brackets:
     """All brackets that are not finished."""
 
     newest: int = 0
-    rounds: dict[int, Round] = field(default_factory=dict)  # bracket -> its present rung
+    rounds: dict[int, Round] = field(default_factory=dict)  # bracket -> its current rung
     bracket_of: dict[int, int] = field(default_factory=dict)  # trial -> bracket
     open_orders: OpenOrders = field(default_factory=OpenOrders)
     under_way: dict[int, set[int]] = field(default_factory=dict)  # bracket -> numbers of its open orders
     changed: set[int] = field(default_factory=set)  # brackets in which an order was closed since their last order
-    trials: int = 0  # started in the whole study
+    trials: int = 0  # number of trials in the whole study
 
     def list_changed(self) -> list[int]:
         """Return the brackets that may have a next order, the oldest first."""
@@ -144,6 +146,7 @@ class Brackets:
         return bool(self.under_way.get(bracket))
 
     def enter(self, order: Order) -> None:
+        """Add an order to the bracket of its trial, after what its memo says about brackets and rungs."""
         for number in order.memo.get("through", ()):
             self._forget(int(number))
         if "arms" in order.memo:
@@ -165,6 +168,7 @@ class Brackets:
             self.changed.add(bracket)
 
     def close(self, order: Order) -> None:
+        """Remove an order that was closed, and mark its bracket as changed."""
         bracket = self.bracket_of.get(order.trial, -1)
         if order.number in self.under_way.get(bracket, ()):
             self.under_way[bracket].discard(order.number)
@@ -178,7 +182,7 @@ class Brackets:
 
 @dataclass(frozen=True, slots=True)
 class BracketsView:
-    """The brackets of the present policy; a change of policy clears them."""
+    """View of the brackets of the current policy; a change of policy clears them."""
 
     def start(self, opened: Opened) -> Brackets:
         return Brackets()
@@ -198,7 +202,7 @@ BRACKETS_VIEW = BracketsView()
 
 
 def add_finished(memo: Memo, brackets: Iterable[int]) -> Memo:
-    """Return the memo with the brackets that turned out to be finished."""
+    """Return the memo with the numbers of the brackets that are finished."""
     numbers = [float(number) for number in brackets]
     return {**memo, "through": numbers} if numbers else memo
 
@@ -215,8 +219,8 @@ class RungSettings:
         "rung": "rung (number, from 0)",
         "was": "state of the trial",
     }
-    reduction_factor: int = 3  # one in so many stays
-    min_steps: int = 1  # a new trial is trained for so many steps at least
+    reduction_factor: int = 3  # one trial in this many is promoted
+    min_steps: int = 1  # a new trial is trained for at least this many steps
 
     def __post_init__(self) -> None:
         require_reduction_factor(self)
@@ -231,6 +235,8 @@ class RungSettings:
 
 
 class Rung(NamedTuple):
+    """The number of arms of a rung, and the step up to which they are trained."""
+
     arms: int
     until: int
 
@@ -242,6 +248,7 @@ def count_halvings(max_steps: int, min_steps: int, reduction_factor: int) -> int
 
 
 def make_rungs(arms: int, halvings: int, max_steps: int, reduction_factor: int) -> list[Rung]:
+    """Return the rungs of a bracket that begins with this number of arms."""
     return [
         Rung(
             max(1, arms // reduction_factor**i),

@@ -28,21 +28,24 @@ from shoestring.core.ledger.state import Trial
 class Round:
     """One round of a race and its arms."""
 
-    facts: tuple[
-        float, ...
-    ] = ()  # the numbers that the policy stored when the round began; empty before the first round
-    arms: list[int] = field(
-        default_factory=list
-    )  # trials of the round: the listed ones, then those started during the round
-    listed: int = 0  # number of arms that the round began with
-    cursor: int = 0  # all listed arms before this place had their order
-    place_of: dict[int, int] = field(default_factory=dict)  # listed arm -> place in `arms`
-    trials: int = 0  # started in the whole study
-    late_arms: list[int] = field(
-        default_factory=list
-    )  # dropped earlier and brought back; the round does not wait for them
-    next_stop: int = 0  # step of the next round, if arms were promoted before this round was over; else 0
-    why: Why = field(default_factory=lambda: NO_WHY)  # of the first order: how the listed arms were chosen
+    # numbers that the policy stored when the round began; empty before the first round
+    facts: tuple[float, ...] = ()
+    # trials of the round: the listed ones, then those started during the round
+    arms: list[int] = field(default_factory=list)
+    # number of arms that the round began with
+    listed: int = 0
+    # all listed arms before this place had their order
+    cursor: int = 0
+    # listed arm -> place in `arms`
+    place_of: dict[int, int] = field(default_factory=dict)
+    # number of trials in the whole study
+    trials: int = 0
+    # arms that were dropped and resumed later; the round does not wait for them
+    late_arms: list[int] = field(default_factory=list)
+    # step of the next round, if arms were promoted before this round was over; else 0
+    next_stop: int = 0
+    # `why` of the first order: how the listed arms were chosen
+    why: Why = field(default_factory=lambda: NO_WHY)
 
     @property
     def newcomers(self) -> int:
@@ -59,7 +62,7 @@ class Round:
 
 
 def read_round(order: Order, trials: int) -> Round:
-    """Return the round that begins with this order."""
+    """Return the round that begins with this order; `trials` is the number of trials before it."""
     arms = [int(number) for number in order.memo["arms"]]
     place_of = {number: place for place, number in enumerate(arms)}
     return Round(tuple(order.memo["round"]), arms, len(arms), 0, place_of, trials, why=order.why)
@@ -67,7 +70,7 @@ def read_round(order: Order, trials: int) -> Round:
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
-    """The newest round of the present policy; a change of policy clears it."""
+    """View of the newest round of the current policy; a change of policy clears it."""
 
     def start(self, opened: Opened) -> Round:
         return Round()
@@ -134,7 +137,7 @@ def describe_place(ledger: Ledger, now: Round, trial: Trial) -> Why:
 
 
 def rank_arms(ledger: Ledger, arms: Iterable[int]) -> list[int]:
-    """Return the arms by newest loss, best first (diverged and failed arms have an infinite loss); equal ones by age."""
+    """Return the arms by newest loss, best first, older first if equal. Diverged and failed arms have an infinite loss."""
     numbers = sorted(arms)
     losses = np.array([ledger.trials[number].last_loss for number in numbers])
     return [numbers[place] for place in sort_best_first(losses, "lowest", exact=True)]

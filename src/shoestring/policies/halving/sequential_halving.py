@@ -66,21 +66,21 @@ from shoestring.policies.halving.halving_rounds import (
     rank_arms,
 )
 
-_STEPS_PER_ARM = 2  # at least so many in the budget for each new trial: the first step, and one for a leading arm
-_MANY_TRAININGS = 100  # with budget for so many full trainings, an idle worker costs more than one of them
-_MAX_LEADERS = (
-    150  # arms whose budget is reserved then, or one for every eta² workers: still many at the end of the budget
-)
-_LAST_ROUND = -1  # the best arm gets the rest of the budget
+_STEPS_PER_ARM = 2  # least steps in the budget for each new trial: its first step, and one for a leading arm
+_MANY_TRAININGS = 100  # with budget for this many full trainings, an idle worker costs more than one of them
+# With that budget, the training of at most this many leading arms is reserved, or of one for every eta² workers if that is more:
+# still many arms at the end of the budget.
+_MAX_LEADERS = 150
+_LAST_ROUND = -1  # the number of the round in which the best arm gets the rest of the budget
 _LAST_STAGE = "the rest of the budget goes to the best trial that can continue"
-_ROUNDING = 1e-12  # of a share of the budget that is spent exactly
+_ROUNDING = 1e-12  # relative tolerance: a share of the budget may be spent exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialHalving:
-    reduction_factor: int = 2  # one in so many stays after each round
-    arms_per_curve: float = 12.5  # trials for each full training in the budget
-    arms: int | None = None  # a fixed number of trials instead
+    reduction_factor: int = 2  # one arm in this many stays after each round
+    arms_per_curve: float = 12.5  # new trials for each full training in the budget
+    arms: int | None = None  # a fixed number of new trials instead
     name: ClassVar[str] = "sequential_halving"
     why_labels: ClassVar[Labels] = {
         "arm": "place of this configuration among the new ones (number, from 0)",
@@ -137,12 +137,11 @@ class SequentialHalving:
             return self._train_last(ledger, current.arms, {"was": "interrupted"}, memo)
         until = race.until if race.round else self._first_stop(ledger, current, race)
         planned = self._count_newcomers(ledger, race) if race.round == 0 else 0
-        if (ledger.queue or current.newcomers < planned) and (
-            newcomer := self._start_newcomer(
-                ledger, until, memo, race.round, len(current.arms), race.arms_at_start + planned
-            )
-        ):
-            return newcomer
+        if ledger.queue or current.newcomers < planned:
+            in_all = race.arms_at_start + planned
+            newcomer = self._start_newcomer(ledger, until, memo, race.round, len(current.arms), in_all)
+            if newcomer:
+                return newcomer
         is_waiting = _is_waiting(ledger, current, until)
         trial = find_listed_arm(ledger, current, until)
         if trial is None and not is_waiting:
@@ -152,17 +151,18 @@ class SequentialHalving:
             return continue_trial(trial, until, why=why, memo=memo)
         if not is_waiting and (order := self._begin_next_round(ledger, current, race)):
             return order
-        order = self._promote_early(ledger, current, race, until, memo) or self._bring_back(
-            ledger, current, until, memo
+        return (
+            self._promote_early(ledger, current, race, until, memo)
+            or self._bring_back(ledger, current, until, memo)
+            or self._finish_early(ledger, current, race, until)
+            or Wait()
         )
-        return order or self._finish_early(ledger, current, race, until) or Wait()
 
     def _promote_early(self, ledger: Ledger, current: Round, race: RaceFacts, until: int, memo: Memo) -> Train | None:
-        """While the round waits for its last arms: promote the best finished arm if it is certain to stay."""
+        """Return the order that promotes the best finished arm while the round waits for others, if it is certain to stay."""
         idle, losses = ledger.view(NotPromoted(until)).waiting, ledger.losses_at(until)
-        margin = math.sqrt(
-            len(losses)
-        )  # two standard errors of the number of these arms that are in the better half of all
+        # two standard errors of the number of these arms that are in the better half of all
+        margin = math.sqrt(len(losses))
         certain = math.floor(len(losses) / self.reduction_factor - margin)
         place = bisect_left(losses, idle[0]) if idle else len(losses)
         if place >= certain or not (trial := ledger.trials[idle[0][1]]).can_continue:
@@ -180,9 +180,10 @@ class SequentialHalving:
         return continue_trial(trial, stop, why=why, memo={**memo, "ahead": [float(stop)]})
 
     def _bring_back(self, ledger: Ledger, current: Round, until: int, memo: Memo) -> Train | None:
-        """While the round waits: the best dropped arm catches up, if the leading arms do not need the budget.
+        """Return the order with which the best dropped arm catches up while the round waits for its last arms.
 
-        With budget for many full trainings, the number of leading arms that it is reserved for is limited.
+        There is none if the leading arms need the budget. With budget for many full trainings, budget is reserved for a limited
+        number of leading arms.
         """
         idle, price, eta = ledger.state.idle, ledger.step_price(), self.reduction_factor
         leaders = max(1, (len(current.arms) + len(current.late_arms)) // eta**2)
@@ -195,15 +196,16 @@ class SequentialHalving:
             if steps < until:
                 if ledger.left - (until - steps) * price < reserved:
                     return None
-                stage = "a free worker brings the next best back into the race"
+                stage = "a free worker resumes the best of the dropped trials"
                 memo = {**memo, "joins": [float(number)]}
                 return train_best_unfinished(ledger, stage, stops=(until,), memo=memo, after=after)
         return None
 
     def _finish_early(self, ledger: Ledger, current: Round, race: RaceFacts, until: int) -> Train | None:
-        """Train the best finished arms to their end if half the workers are idle and each of these arms has a worker.
+        """Return the order that trains the best finished arm to its end, if half the workers are idle.
 
-        This needs many arms: of a few, the finished ones may just be those with quick steps.
+        There must be a worker for each arm that would stay. This needs many arms: if there are few, the finished ones may just be
+        those with quick steps.
         """
         survivors = max(1, len(current.arms) // self.reduction_factor)
         is_idle = 2 * len(ledger.open_orders) <= ledger.workers
@@ -213,7 +215,7 @@ class SequentialHalving:
         best = next((number for number in ranked[:survivors] if ledger.trials[number].can_continue), None)
         if best is None:
             return None
-        why = {"stage": "the best take the rest", **describe_cut(ledger, ranked, survivors, best)}
+        why = {"stage": "the best trials share the rest of the budget", **describe_cut(ledger, ranked, survivors, best)}
         memo = make_round_memo(race._replace(round=_LAST_ROUND), ranked[:survivors])
         return continue_trial(ledger.trials[best], ledger.trials[best].limit, why=why, memo=memo)
 
@@ -250,23 +252,23 @@ class SequentialHalving:
         return continue_trial(first, until, why=why, memo=make_round_memo(race, survivors))
 
     def _is_race_over(self, ledger: Ledger, survivors: int, costs: Sequence[ArmCost]) -> bool:
-        """Return whether another round would idle half the workers, and the budget brings one in eta arms to the end."""
+        """Return whether another round would leave half the workers idle, and the budget pays for one in eta arms to the end."""
         to_the_end = sum(cost.until(cost.limit) for cost in costs)
         return 2 * survivors <= ledger.workers and to_the_end <= self.reduction_factor * ledger.left
 
     def _cut_to_affordable(self, ledger: Ledger, ranked: Sequence[int], share: float) -> Sequence[int]:
-        """Return the best arms, as many as `share` pays one more step for; an arm at its end costs nothing."""
+        """Return as many of the best arms as `share` pays for by one more step each; an arm at its end costs nothing."""
         cost = 0.0
         for affordable, number in enumerate(ranked):
             trial = ledger.trials[number]
-            if trial.can_continue:  # the next step of an arm that is being trained is paid for
+            if trial.can_continue:  # the next step of an arm that is being trained is already paid for
                 cost += cost_of(ledger, trial).until(trial.steps + 1)
             if cost > share * (1 + _ROUNDING):
                 return ranked[: max(1, affordable)]
         return ranked
 
     def _train_last(self, ledger: Ledger, arms: Sequence[int], why: Why, memo: Memo) -> Decision:
-        """Train the best arm to its end; then the next best; then begin another race."""
+        """Return the order that trains the best arm to its end, then the next best; at last the first order of another race."""
         if ledger.left <= 0 and ledger.open_orders:
             return Wait()
         if ledger.queue and (newcomer := self._start_newcomer(ledger, ledger.max_steps, memo, _LAST_ROUND, len(arms))):
@@ -288,11 +290,12 @@ class SequentialHalving:
     def _start_newcomer(
         self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0, planned: float = 0
     ) -> Train | None:
+        """Return the order that starts a new trial, or None if no configuration is left."""
         config = find_untried_config(ledger)
         if config is None:
             return None
         why: dict[str, Scalar] = {"round": round, "arm": arm, "until": until}
-        if arm < planned < math.inf:  # unknown before the first step was paid
+        if arm < planned < math.inf:  # it is infinite before the first step was paid
             why["of"] = int(planned)
         return start_trial(ledger, config, until, why=why, memo=memo)
 
@@ -304,13 +307,13 @@ class SequentialHalving:
         return max(0, self.count_arms(race.arms_budget / price, ledger.max_steps) - race.arms_at_start)
 
     def count_arms(self, steps: float, max_steps: int) -> int:
-        """Return the number of arms for a budget of so many steps."""
+        """Return the number of arms for a budget of `steps` steps."""
         if self.arms is not None:
             return self.arms
         return max(2, min(round(self.arms_per_curve * steps / max_steps), int(steps / _STEPS_PER_ARM)))
 
     def _first_stop(self, ledger: Ledger, current: Round, race: RaceFacts) -> int:
-        """Return the common step of round 0, to which an equal share of the budget brings listed arms and new trials."""
+        """Return the common step of round 0, to which an equal share of the budget pays for listed arms and new trials."""
         price = ledger.step_price()
         if not price > 0:
             return 1
@@ -332,15 +335,15 @@ def _is_waiting(ledger: Ledger, current: Round, until: int) -> bool:
 
 
 class RaceFacts(NamedTuple):
-    """What the memo of a round holds. A race is all rounds from the first new trial to the last arm."""
+    """The numbers in the memo of a round. A race is all rounds from the first new trial to the last arm."""
 
     round: int = 0
     until: int = 0  # the common step of this round; in round 0 it follows from the price so far
     total: float = 0.0  # the budget that the race was planned for
     left_at_start: float = 0.0  # the remaining budget when the race began
-    arms_budget: float = 0.0  # the budget that determines the number of arms: the whole, or that of a later race
+    arms_budget: float = 0.0  # what determines the number of arms: the total budget, or that of a later race
     arms_at_start: int = 0  # trials that count among these arms when the race begins
-    rounds: int = 0  # R, known when all new trials were started
+    rounds: int = 0  # R, known once all new trials are started
 
     @classmethod
     def of(cls, current: Round) -> RaceFacts:
@@ -353,8 +356,8 @@ class ArmCost(NamedTuple):
 
     steps: int
     limit: int
-    price: float  # of one step of all these arms
-    resumable_step: int  # less than `steps` if a state was lost and the budget is time: these steps are paid again
+    price: float  # price of one step of all these arms together
+    resumable_step: int  # less than `steps` if a state was lost and the budget is time: steps are paid again
 
     def until(self, step: int) -> float:
         """Return the cost of training to `step`."""
@@ -363,7 +366,7 @@ class ArmCost(NamedTuple):
 
 
 def count_rounds(arms: int, reduction_factor: int) -> int:
-    """Return ceil(log_eta arms), in whole numbers."""
+    """Return ceil(log_eta arms), computed in whole numbers."""
     rounds = 0
     while reduction_factor**rounds < arms:
         rounds += 1
@@ -371,6 +374,7 @@ def count_rounds(arms: int, reduction_factor: int) -> int:
 
 
 def cost_of(ledger: Ledger, trial: Trial) -> ArmCost:
+    """Return the cost of training a trial further; if it has an open order, beyond that order."""
     price = ledger.step_price(trial.number)
     if trial.open_order is not None:  # the steps of an open order are paid for
         ordered = ledger.orders[trial.open_order].until
@@ -381,7 +385,7 @@ def cost_of(ledger: Ledger, trial: Trial) -> ArmCost:
 
 
 def find_common_step(share: float, costs: Sequence[ArmCost]) -> int:
-    """Return the last step to which `share` brings all arms; at least one more than the least trained arm has."""
+    """Return the last step to which `share` pays for all arms; at least one more than the least trained arm has."""
     low, high = min(cost.steps for cost in costs) + 1, max(cost.limit for cost in costs)
     while low < high:
         middle = (low + high + 1) // 2

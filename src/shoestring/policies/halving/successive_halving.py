@@ -27,7 +27,7 @@ from shoestring.policies.halving.brackets import RungSettings, count_halvings, d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuccessiveHalving(RungSettings):
-    arms: int | None = None  # of a bracket; None: as many as are needed to train one of them in full
+    arms: int | None = None  # new trials of a bracket; None: as many as are needed to train one of them in full
     name: ClassVar[str] = "successive_halving"
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Train as many trials as half the budget pays for by one step each, then the best to its end, then the next best.
 
-The simplest rule that knows its budget. It is strong when the first step already separates good from bad trials, and weak when
-curves cross later.
+This is the simplest rule that knows its budget. It is strong when the first step already separates good from bad trials, and
+weak when curves cross later.
 
 When all trials are at their end, new ones are started. With a larger budget the share for first steps grows too, so more trials
 are started.
@@ -47,6 +47,7 @@ class TopKAfterOne:
         return nothing_to_train(ledger) if config is None else self._open(ledger, config)
 
     def _open(self, ledger: Ledger, config: Config) -> Train:
+        """Return the order for the first step of a new trial."""
         why: Why = {"stage": "first steps", "arm": len(ledger.trials)}
         return start_trial(ledger, config, until=1, why=why)
 

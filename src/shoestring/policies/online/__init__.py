@@ -1,4 +1,4 @@
-"""Policies for one run that changes its config from round to round, and that validate only when it is worth the cost.
+"""Policies that change the config of one run from round to round, and that validate only when it is worth the cost.
 
 Wang, Ren, Bogunovic, Xiong and Urtasun, "Cost-Efficient Online Hyperparameter Optimization", arXiv:2101.06590. The method is
 `ce_gp_ucb`. Read in this order:

@@ -1,8 +1,8 @@
 """Bandits as online policies: a few configs are the arms, and each round of the run is trained with one of them.
 
 The arms are the rows of a listed space, all configs of a finite one of up to `most_arms`, else that many quasi-random configs.
-The query rules are those that need no posterior: "always", or "bernoulli" with `query_probability`. Rounds without validation
-teach nothing. A queued config that is not an arm is trained for one round, and its reward is not used.
+The query rules are those that need no posterior: "always", or "bernoulli" with `query_probability`. A bandit learns
+nothing from rounds without validation. A queued config that is not an arm is trained for one round; its reward is not used.
 
 The rules themselves are pure functions in models/online/bandits.py.
 """
@@ -35,13 +35,15 @@ from shoestring.policies.online.online_run import RunState, RunView, find_next_q
 
 @dataclass(slots=True)
 class BanditState:
+    """The run so far, the arms, and what was observed of each."""
+
     run: RunState
     arms: Sequence[Config]
     keys: Sequence[str]  # the keys of the arms' configs
     index: dict[str, int]  # the arm of each key
     counts: Floats  # (n_arms,): numbers of observed rewards
     sums: Floats  # (n_arms,)
-    weights: Floats  # (n_arms,): all equal unless the method changes them
+    weights: Floats  # (n_arms,): only EXP3.S changes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def _list_arms(opened: Opened, most_arms: int) -> Sequence[Config]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlineBandit(OnlinePolicy):
-    """The base of all bandits; each method says how an arm is chosen."""
+    """Base class of all bandits; a subclass defines how an arm is chosen."""
 
     why_labels: ClassVar[Labels] = {
         **ROUND_LABELS,
@@ -120,7 +122,7 @@ class OnlineBandit(OnlinePolicy):
         return BanditArms(self.run_view, self.most_arms)
 
     def _choose_arm(self, state: BanditState, rng: np.random.Generator) -> tuple[int, dict[str, Scalar]]:
-        """Return an arm and the numbers that decided it: one drawn with `_weigh`, unless a bandit has another rule."""
+        """Return an arm and the numbers that decided it. It is drawn with the probabilities of `_weigh`, unless overridden."""
         probabilities = self._weigh(state)
         arm = draw(probabilities, rng)
         why = compare_scores("probability", "drawn", probabilities, arm, state.keys.__getitem__)
@@ -192,7 +194,7 @@ class EXP3S(OnlineBandit):
         OnlineBandit.__post_init__(self)
         because = "it is the share of rounds with a random arm, and no arm may have probability 0"
         require_share(self, "mixing", because, "Try 0.1.", may_be_zero=False)
-        because, remedy = "it is a share of all weight", "Leave it out for one over the rounds."
+        because, remedy = "it is a share of all weight", "Leave it out for 1 / rounds."
         require_within(self, "sharing", 0.0, 1.0, because, remedy, optional=True)
 
     @property

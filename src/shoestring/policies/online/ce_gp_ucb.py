@@ -20,8 +20,8 @@ the two values compared, which the paper leaves out; it validates less often if 
 Differences from the paper: corrections are listed in models/online/query_rules.py. A model without observations always validates,
 and so does one without competitors. Rewards are per round and in units of recent gains unless `unit` is given.
 `forgetting_rate=None` learns the rate at 8, 16, 32, … observations, within bounds; in the paper it is known. Queued configs come
-first and are validated. If a limit forbids a wanted validation, the round takes the config with the largest mean: exploring
-without observing teaches nothing. A run that diverges or fails is over.
+first and are validated. If a limit forbids a validation, the round takes the config with the largest mean: exploration
+without an observation gives no information. A run that diverges or fails is over.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from shoestring.policies.online.drift_model import DriftState, DriftView, Propos
 from shoestring.policies.online.online_policy import ROUND_LABELS, OnlinePolicy, describe_query
 from shoestring.policies.online.online_run import find_next_queued, order_round, wait_or_finish
 
-_REFITS = Refits(first=8, growth=2.0)  # of the forgetting rate, by the number of observed rewards
+_REFITS = Refits(first=8, growth=2.0)  # fits of the forgetting rate, by the number of observed rewards
 _FIT_OBSERVATIONS = 256  # the newest observations that a fit uses: its time grows with their cube
 
 
@@ -166,7 +166,7 @@ class CEGPUCB(OnlinePolicy):
         return query_by_confidence(better, self.kappa), why | {"kappa": self.kappa}
 
     def _propose_without_validation(self, state: DriftState, proposal: Proposal, rng: np.random.Generator) -> Proposal:
-        """Return the proposal if a limit forbids to validate: the largest mean, or the config of the round before."""
+        """Return the proposal for a round that may not be validated: the largest mean, or the config of the round before."""
         if state.surrogate.gp.n_observations:
             return state.surrogate.propose("ucb", 0.0, rng)
         return replace(proposal, config=state.run.configs[-1], comparison=NO_WHY) if state.run.configs else proposal
@@ -181,7 +181,7 @@ class CEGPUCB(OnlinePolicy):
         observed = [round for round, reward in enumerate(run.rewards, start=1) if reward is not None]
         fit = _REFITS.check_fit(ledger.memo, len(observed))
         if fit.is_due:
-            # Only from the observations up to the mark, so that the fit does not depend on the moment of the decision.
+            # Only the observations up to the mark are used, so that the fit does not depend on the moment of the decision.
             rounds = observed[: int(fit.marks[_REFITS.key][0])][-_FIT_OBSERVATIONS:]
             rewards = np.array([run.rewards[round - 1] for round in rounds], dtype=np.float64) - self.prior_mean
             covariance = slowest.prior_covariance(ledger.space, [run.configs[round - 1] for round in rounds])

@@ -47,6 +47,8 @@ _SCORE_NAMES = {
 
 @dataclass(slots=True)
 class DriftState:
+    """The run so far and the surrogate after it."""
+
     run: RunState
     surrogate: FiniteSurrogate | CubeSurrogate
     skipped_mean: float = 0.0  # predicted sum of the rewards of the rounds since the last validation
@@ -55,7 +57,7 @@ class DriftState:
 
 @dataclass(frozen=True, slots=True)
 class DriftView:
-    """View of the drifting GP after all rounds so far. `block`: the number of rounds after which all observations are dropped."""
+    """View of the drifting GP after all rounds so far. With `block`, all observations are dropped after every `block` rounds."""
 
     run: RunView
     kernel: Family
@@ -126,14 +128,14 @@ class DriftView:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The posterior at the points that are compared; `chosen` and `competitors` are indices of them."""
+    """The posterior at the points that are compared; `chosen` and `competitors` are indices of these points."""
 
     config: Config
     mean: Floats
     variance: Floats
     chosen: int
     competitors: Indices
-    covariance: Floats | None  # of the chosen point with each point, if requested
+    covariance: Floats | None  # covariance of the chosen point with each point, if requested
     comparison: Why
 
 

@@ -1,8 +1,8 @@
 """The settings that all online policies share: rewards, when to validate, and how much validation may cost.
 
 `query` is the rule that decides whether a round is validated: "always", "bernoulli" (with `query_probability`), or a rule of
-the method. Two limits apply to every rule. `validate_at_most` is the user's: a share of the training cost ("20%"), a number of
-passes ("30 passes") or a duration ("10m"). The budget is the other: a pass must leave enough for the remaining rounds. The
+the method. Two limits apply to every rule. The user sets `validate_at_most`: a share of the training cost ("20%"), a number of
+passes ("30 passes") or a duration ("10m"). The budget is the other limit: a pass must leave enough for the remaining rounds. The
 price of a pass is the mean of those so far, so the first pass is always within the user's limit. If passes have no price and
 take no measurable time, as in a generator, a share is a share of the rounds.
 """
@@ -38,7 +38,7 @@ _QUERY_REASONS = {  # by the rule in `why`
 
 
 def describe_query(order: Order, reason: str = "") -> WhyText:
-    """Return the clause that says whether a round is validated; `reason`: why, if the rule is a method's own."""
+    """Return the clause that says whether a round is validated, and why; `reason` is for rules of a single method."""
     if "query" not in order.why:
         return WhyText()
     rule = str(order.why["query"])
@@ -48,7 +48,7 @@ def describe_query(order: Order, reason: str = "") -> WhyText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlinePolicy:
-    """The base of every online policy: a method adds its own settings and `decide`."""
+    """Base class of all online policies; a subclass adds its own settings and `decide`."""
 
     name: ClassVar[str]
     why_labels: ClassVar[Labels] = ROUND_LABELS
@@ -88,7 +88,7 @@ class OnlinePolicy:
         return RunView(self.reward, self.unit, self.clip)
 
     def find_validation_limit(self, ledger: Ledger) -> str:
-        """Return which limit forbids to validate the next round, "cap" or "budget", or "" if none does."""
+        """Return the limit that forbids validating the next round, "cap" (the user's) or "budget", or "" if none does."""
         prices = RoundPrices.of(ledger)
         if not ValidationCap.read(self.validate_at_most).allows(ledger, prices):
             return "cap"
@@ -96,7 +96,10 @@ class OnlinePolicy:
 
 
 class RoundPrices(NamedTuple):
-    """Cost of training and validation so far, and of one more round and pass, in epochs if they price passes, else seconds."""
+    """Costs of training and of validation so far, and of one more round and one more pass.
+
+    The unit is the epoch if the budget is in epochs and a pass has a price in epochs, else the second.
+    """
 
     training: float
     validation: float
@@ -117,7 +120,7 @@ class RoundPrices(NamedTuple):
 def _leaves_enough(ledger: Ledger, prices: RoundPrices) -> bool:
     """Return whether one more pass leaves enough for all remaining rounds.
 
-    If the budget was never enough for all rounds, it must leave enough for the next one.
+    If the budget was never enough for all rounds, the pass must leave enough for the next one.
     """
     rate = ledger.budget.per_second(ledger.state.workers)
     if ledger.budget.unit == "epochs":
@@ -138,7 +141,7 @@ def _rounds_done(ledger: Ledger) -> int:
 class ValidationCap:
     """The user's limit on validation; at most one of these is given."""
 
-    share: float | None = None  # of the training cost
+    share: float | None = None  # share of the training cost
     passes: int | None = None
     seconds: float | None = None
 

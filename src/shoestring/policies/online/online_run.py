@@ -30,23 +30,25 @@ from shoestring.core.space.space import Config
 RUN = 0  # the number of the one trial
 _RECENT_GAINS = 10  # gains whose median size is the unit
 _HUGE_GAIN = 1e300  # used if the difference of two huge values overflows
-_MAX_REWARD = 1e12  # without a clip: squares of rewards must stay finite
+_MAX_REWARD = 1e12  # largest reward without a clip: squares of rewards must stay finite
 
 
 @dataclass(slots=True)
 class RunState:
+    """The rounds of the run so far, and what the next reward depends on."""
+
     opened: Opened
     sign: float  # +1 when larger values are better
     configs: list[Config] = field(default_factory=list)  # by round
     rewards: list[float | None] = field(default_factory=list)  # by round; None: without a reward
     tried: set[str] = field(default_factory=set)  # keys of all configs that a round was trained with
     order: Order | None = None  # the newest order
-    value: float | None = None  # at the last validation
-    value_round: int = 0
+    value: float | None = None  # value at the last validation
+    value_round: int = 0  # round of the last validation
     span: int = 1  # number of rounds of which the newest reward is the mean gain
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_GAINS))  # absolute gains other than 0
-    train_s: list[float] = field(default_factory=list)  # of all rounds, sorted
-    validate_s: list[float] = field(default_factory=list)  # of all validation passes, sorted
+    train_s: list[float] = field(default_factory=list)  # training times of all rounds, sorted
+    validate_s: list[float] = field(default_factory=list)  # times of all validation passes, sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,7 @@ class RunView:
             return state
         if isinstance(entry, Order):
             state.order = entry
-        elif (
-            entry.status == "ok" and entry.step == len(state.configs) + 1
-        ):  # a step that was trained again is not a new round
+        elif entry.status == "ok" and entry.step == len(state.configs) + 1:  # a step trained again is not a new round
             assert state.order is not None  # a receipt follows its order
             self._add_round(state, state.order, entry)
         return state

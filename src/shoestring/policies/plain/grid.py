@@ -1,8 +1,8 @@
 """Grid search: all combinations, in a fixed order, each trained to its end.
 
-Numbers have `levels` values spread over their range (evenly on their own scale, with both ends; fewer if an integer has
-fewer), choices all their options, and a listed space its rows. The last parameter varies fastest. Configurations that the user
-enqueued come first. A trial interrupted by the budget limit is completed first when the budget is raised.
+A number gets `levels` values spread over its range (evenly on its own scale, with both ends; fewer if an integer has fewer), and
+a choice gets all its options. The grid of a listed space is its rows. The last parameter varies fastest. Configurations that the
+user enqueued come first. A trial interrupted by the budget limit is completed first when the budget is raised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shoestring.core.values.strict_json import dumps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    levels: int = 5  # values of every number
+    levels: int = 5  # number of values of every number
     name: ClassVar[str] = "grid"
     why_labels: ClassVar[Labels] = {
         "at": "steps trained before (steps)",
@@ -72,7 +72,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Combinations:
-    """Advances over the grid with the orders; a large grid is never stored as a whole."""
+    """View of the next point of the grid. A large grid is never stored as a whole."""
 
     levels: int
 

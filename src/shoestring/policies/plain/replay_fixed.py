@@ -1,10 +1,11 @@
-"""A given list of orders, one after the other: to compare policies on the same orders, to reproduce a study, to test runners.
+"""Replay of a given list of orders, one after the other, for example to reproduce a study or to test a runner.
 
     orders = [[0, {"lr": 0.1}, 3], [1, {"lr": 0.01}, 3], [1, null, 9]]
 
 Each line is trial, config, until. Trial numbers count the trials of the list, and a trial's first line starts it. A config of
 null means a new configuration for a new trial, and the same configuration as before for an old one. Lines of a trial that has
-failed, diverged, ended or already has so many steps are skipped. Configurations that the user enqueued come before the next line.
+failed, diverged, ended or already has that many steps are skipped. Configurations that the user enqueued come before the next
+line.
 """
 
 from __future__ import annotations
@@ -73,12 +74,16 @@ class ReplayFixed:
 
 @dataclass(slots=True)
 class ListPosition:
+    """How far the list has been ordered."""
+
     lines: int = 0  # number of lines up to the last one that was ordered
     trials: dict[int, int] = field(default_factory=dict)  # number in the list -> number in the ledger
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayView:
+    """View of the position in the list; a change of policy sets it back to the start."""
+
     def start(self, opened: Opened) -> ListPosition:
         return ListPosition()
 

@@ -36,7 +36,7 @@ INCOMPLETE_CURVE: Why = {"phase": "no stopping check", "reason": "a step was not
 
 @dataclass(frozen=True, slots=True)
 class ContinueRun:
-    """Train the run to a step, and the reason."""
+    """The decision to train a run up to a step, and the reason."""
 
     until: int
     why: Why = field(default_factory=lambda: NO_WHY)
@@ -44,7 +44,7 @@ class ContinueRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Stop the run, and the reason."""
+    """The decision to stop a run, and the reason."""
 
     why: Why
     predicted: float | None = None  # forecast of the loss at full training; None: the surrogate uses the observed loss
@@ -76,7 +76,7 @@ class ActiveRuns:
 
     @classmethod
     def read(cls, memo: Memo, names: Iterable[str]) -> ActiveRuns:
-        """Read the memo; `names` are those of the policy's own lists."""
+        """Return the active runs that a memo stores; `names` are those of the policy's own lists."""
         lists = [[int(v) for v in memo.get(f"run_{name}", ())] for name in ("trials", "iterations", "orders", "goals")]
         bounds = memo.get("error_bounds")
         return cls(
@@ -88,6 +88,7 @@ class ActiveRuns:
         )
 
     def memo(self) -> Lists:
+        """Return the lists to store in the memo."""
         memo: Lists = {
             "run_trials": [float(run.trial) for run in self.active],
             "run_iterations": [float(run.iteration) for run in self.active],

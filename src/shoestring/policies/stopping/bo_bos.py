@@ -13,8 +13,8 @@ and what it shares with GP-UCB in `ucb_policy`.
     kappa    kappa            C2: the deviation at N is at most kappa times that at n                   -
     xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)                    -
     y*       incumbent        best loss of all other runs                                               loss
-    -        search_by        surrogate that chooses configurations: of "ends", or the "printed" one    -
-    -        intermediate     whether the surrogate of lengths has the first step and every N / 5, too  -
+    -        search_by        surrogate that chooses configurations: "ends" or "printed", see below     -
+    -        intermediate     whether the surrogate of lengths also uses the first step and every N / 5 -
     -        replan_every     steps after which future curves are simulated again                       -
 
 A run stops when the rule decides so (C1) and the surrogate allows it (C2). A run that the rule expects to win is trained
@@ -23,12 +23,12 @@ prob_better, the expected losses of continuing, stopping and finishing, the two 
 that starts the next run holds the same numbers for the run that was just stopped.
 
 Differences from the paper:
-- Future curves are simulated again every `replan_every` steps, from all losses so far, with the present step in the place of
+- Future curves are simulated again every `replan_every` steps, from all losses so far, with the current step in the place of
   N0. A plan made once, after 8 of 50 steps, has no information about a curve that has left all simulated curves, and most runs
   that should be stopped do leave them. None plans once.
 - The incumbent is the best loss that any other run has had at any step; with several workers, at this moment.
-- Configurations are chosen as in GP-UCB, by a surrogate of the best loss of each run; a stopped run has the loss that it had
-  reached. In a surrogate of configurations and lengths early losses, which differ most, widen the bounds: a third of the
+- Configurations are chosen as in GP-UCB, by a surrogate of the best loss of each run ("ends"); a stopped run has the loss that
+  it had reached. In a surrogate of configurations and lengths early losses, which differ most, widen the bounds: a third of the
   studies in benchmarks/bo_bos then needed more steps than GP-UCB, against one in six. By default it is used only for C2.
   "printed" is the paper's own surrogate: n / N, one length-scale for all columns, most likely parameters from ten restarts.
   With `replan_every=None` and `refit_every=10` the whole method is as in the paper.
@@ -90,7 +90,7 @@ from shoestring.policies.stopping.ucb_policy import UcbPolicy, label_stopping_ch
 from shoestring.policies.stopping.ucb_search import UcbChoice
 
 _LENGTHS = "lengths_"  # prefix of the names of the second surrogate in the memo
-_REFIT_LENGTHS = 10  # trials between two fits of it, as in the paper: C2 needs no precise deviations
+_REFIT_LENGTHS = 10  # trials between two fits of the second surrogate, as in the paper: C2 needs no precise deviations
 _EXPLAINED = ("reason", "decision", "statistic", "cell", "prob_better", "loss_continue", "loss_stop", "loss_finish")
 
 
@@ -232,7 +232,7 @@ class BOBOS(UcbPolicy):
         return [CurvePrediction.of(trial.number, trial.config, steps, quantile, ledger.opened.sign)]
 
     def map_actions(self, ledger: Ledger, trial: Trial, check: Why) -> Regions | None:
-        """Return the whole solved plan, not only the cell of the run."""
+        """Return the actions of the whole plan, not only that in the cell of the run."""
         if "decision" not in check:
             return None
         rule, losses = self._restore_rule(ledger, check), curve_of(trial)
@@ -249,13 +249,13 @@ class BOBOS(UcbPolicy):
         return Regions(trial.number, np.arange(rule.n0 + 1, rule.n_max + 1), edges, action, sign * rule.losses(means))
 
     def _restore_rule(self, ledger: Ledger, check: Why) -> StoppingRule:
-        """Return the rule of a stopping check, from its numbers."""
+        """Return the rule of an earlier stopping check from its numbers in `why`."""
         runs = ActiveRuns.read(ledger.memo, self.memo_lists)
         bounds = pick_range(ledger, self.low, self.high, runs.error_range)
         return self.make_rule(int(str(check["planned_at"])), ledger.max_steps, float(str(check["k1"])), bounds)
 
     def plan_step(self, steps: int) -> int:
-        """Return the step in the place of N0 for a run of `steps` steps: that of the last simulation."""
+        """Return the step that replaces N0 for a run of `steps` steps: that at which its curves were last simulated."""
         return steps - 1 - ((steps - 1 - self.n0) % self.replan_every) if self.replan_every else self.n0
 
     def make_rule(self, n0: int, n_max: int, k1: float, bounds: ErrorRange) -> StoppingRule:
@@ -282,16 +282,15 @@ def solve_rule(
 
 
 def _compare(decision: StoppingDecision) -> Why:
-    """Compare training on with stopping; empty if too few simulated curves pass the cell."""
-    train_on = min(
-        (loss for loss in (decision.loss_continue, decision.loss_finish) if not math.isnan(loss)), default=math.nan
-    )
+    """Return the comparison of further training with stopping; empty if too few simulated curves pass the cell."""
+    further = (loss for loss in (decision.loss_continue, decision.loss_finish) if not math.isnan(loss))
+    train_on = min(further, default=math.nan)
     if math.isnan(train_on) or math.isnan(decision.loss_stop):
         return {}
     return compare("expected loss of training on (in steps)", "lowest", 2, train_on, "stopping", decision.loss_stop)
 
 
 def _explain(decision: StoppingDecision) -> Why:
-    """Return the numbers of a decision without NaN, which is not equal to itself."""
+    """Return the numbers of a decision except those that are NaN, because NaN is not equal to itself."""
     numbers = {name: getattr(decision, name) for name in _EXPLAINED}
     return {name: value for name, value in numbers.items() if not (isinstance(value, float) and math.isnan(value))}

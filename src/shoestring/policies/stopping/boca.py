@@ -49,10 +49,10 @@ from shoestring.policies.stopping.ucb_policy import CHOICE_LABELS, UcbPolicy, ex
 from shoestring.policies.stopping.ucb_search import UcbChoice
 
 _FORM = SurrogateForm(family="se")
-_NEARLY_FULL = 0.9
-_RECENT = 20  # queries
+_NEARLY_FULL = 0.9  # a length above this share of a full training becomes a full training
+_RECENT = 20  # queries that the coefficient depends on
 _FEW, _MANY = 0.25, 0.75  # shares of full trainings among them
-_CHANGE = 1.1
+_CHANGE = 1.1  # factor of a change of the coefficient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import fit_scaling
 
-_MARGIN = 0.1
+_MARGIN = 0.1  # share of the range of losses that is added at both ends
 BELOW_RANGE = "the best loss is below the range of errors: no stopping"
 
 
@@ -49,7 +49,7 @@ def measure_range(ledger: Ledger) -> ErrorRange:
             return usual
     low = float(finite.min())
     high = float(min(finite.max(), fit_scaling(losses, ~np.isnan(losses)).fence))
-    margin = _MARGIN * (high - low) or max(abs(low), 1.0)  # a single value: any width is good
+    margin = _MARGIN * (high - low) or max(abs(low), 1.0)  # a single value: any width will do
     return ErrorRange(low - margin, high + margin)
 
 
@@ -61,7 +61,7 @@ def pick_range(ledger: Ledger, low: float | None, high: float | None, fixed: Err
 
 
 def require_range(owner: object, low: float | None, high: float | None) -> None:
-    """Check the settings `low` and `high`; raises PolicyError."""
+    """Raise PolicyError unless the settings `low` and `high` are both missing or form a range."""
     name = getattr(owner, "name", type(owner).__name__)
     if (low is None) != (high is None):
         raise PolicyError(f"{name}(low={low!r}, high={high!r}) must be given together: set both bounds or neither.")

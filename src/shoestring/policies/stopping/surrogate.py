@@ -82,7 +82,7 @@ class Observation:
 
     trial: int
     share: float  # length as a share of a full training
-    loss: float  # inf: bad
+    loss: float  # inf: the run diverged or failed
 
 
 def observe(
@@ -163,10 +163,10 @@ def fit_surrogate(
     form: SurrogateForm = DEFAULT_FORM,
     prefix: str = "",
 ) -> Surrogate:
-    """Fit a surrogate to one or more observations; parameters come from the memo until `refit_every` more trials are known.
+    """Return a surrogate of one or more observations.
 
-    With `lengths` the length of training is an input. `prefix` is put before the names in the memo, for a policy with two
-    surrogates.
+    Its parameters come from the memo until `refit_every` more trials are known. With `lengths` the length of training is an
+    input. `prefix` is put before the names in the memo, for a policy with two surrogates.
     """
     encoding = table.encoding
     max_steps = ledger.max_steps if lengths else 0
@@ -194,7 +194,7 @@ def fit_surrogate(
 
 
 def scale_length(share: float | Floats, max_steps: int, axis: LengthAxis = "log") -> Floats:
-    """Convert a share of a full training to the input of the kernel, in [0, 1]."""
+    """Return the input of the kernel, in [0, 1], for a share of a full training."""
     if axis == "linear":
         return np.asarray(share)
     return np.asarray(np.log1p(max_steps * np.asarray(share)) / np.log1p(max_steps))
@@ -208,7 +208,7 @@ def _inputs(encoding: Encoding, points: Points, share: float | Floats, max_steps
 
 
 def _fit_scale(seen: Sequence[Observation]) -> Scaling:
-    """Fit the scaling, with one row per trial and its observations in their order, as the limit uses first losses."""
+    """Return the scaling of the losses, with one row per trial in the order of its observations: the limit uses first losses."""
     rows: dict[int, list[float]] = {}
     for o in seen:
         rows.setdefault(o.trial, []).append(o.loss)

@@ -1,8 +1,9 @@
 """Base class of the policies that choose runs by a confidence bound, and GP-UCB, which trains every run in full.
 
-The first `initial_trials` configurations are trained in full. (In time and money there are fewer, once two of them have used a
-third of the budget.) Then the bound of `ucb_search`, on the surrogate of `surrogate`, chooses a configuration. The subclass
-decides how far to train it and when to stop it: BO-BOS, BOCA and LC prediction. The memo of the runs is that of `active_runs`.
+The first `initial_trials` configurations are trained in full. (Under a budget of time or money this initial design ends earlier
+if it has used a third of the budget and two of its trials are finished.) Then the bound of `ucb_search`, on the surrogate of
+`surrogate`, chooses a configuration. The subclass decides how far to train it and when to stop it: BO-BOS, BOCA and LC
+prediction. The memo of the runs is that of `active_runs`.
 
 GP-UCB is the base class without changes: Srinivas, Krause, Kakade and Seeger, "Gaussian Process Optimization in the Bandit
 Setting: No Regret and Experimental Design", arXiv:0912.3995, Algorithm 1; the baseline of BO-BOS. Symbols and differences are
@@ -70,7 +71,7 @@ def label_stopping_check(labels: Labels) -> Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UcbPolicy:
-    """Base class. It trains every run in full.
+    """Base class, which trains every run in full.
 
     initial_trials   configurations trained in full before a model is fitted; see `core.deciding.policy.is_in_design`
     exploration      factor of the standard deviation: "practical", 0.2 d' ln(2 t), or "theory"
@@ -79,9 +80,7 @@ class UcbPolicy:
     """
 
     why_labels: ClassVar[Labels] = CHOICE_LABELS
-    memo_lists: ClassVar[tuple[str, ...]] = (
-        SURROGATE_MEMO  # names of the lists in the memo in addition to those of the runs
-    )
+    memo_lists: ClassVar[tuple[str, ...]] = SURROGATE_MEMO  # names of the lists in the memo beside those of the runs
     initial_trials: int = 6
     exploration: Literal["practical", "theory"] = "practical"
     candidates: int = 2000

@@ -36,8 +36,8 @@ from shoestring.core.values.arrays import Floats
 from shoestring.policies.stopping.surrogate import Surrogate
 
 _STARTS = 5  # candidates that L-BFGS-B moves
-_MAX_ITERATIONS = 30
-_FAILURE_PROBABILITY = 0.1
+_MAX_ITERATIONS = 30  # of L-BFGS-B
+_FAILURE_PROBABILITY = 0.1  # delta
 
 
 def multiplier(rule: str, dims: int, iteration: int, n_points: int) -> float:
@@ -118,7 +118,7 @@ def score_config(config: Config, surrogate: Surrogate, weight: float) -> UcbChoi
 
 
 def _descend(surrogate: Surrogate, starts: Points, weight: float) -> Points:
-    """Move each start to a lower bound along its active continuous dimensions.
+    """Return the starts, each moved to a lower bound along its active continuous dimensions.
 
     The starts share no variable, so minimising the sum of their bounds minimises each of them.
     """

@@ -1,6 +1,6 @@
 """Sequential halving, with a learned surrogate where it helps: a small network reads the whole study and predicts its trials.
 
-Read
+Read in this order:
 
     thrift          the policy: which trial or candidate to train next, how far, and when sequential halving decides instead
     network_input   trials and candidates as input of the network, and the steps that the remaining budget pays for

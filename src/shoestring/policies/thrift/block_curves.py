@@ -19,17 +19,17 @@ from shoestring.models.thrift.shapes import STEPS
 
 @dataclass(slots=True)
 class BlockCurves:
-    """Row i belongs to trial i; rows beyond the newest trial are empty."""
+    """Losses and seconds by trial: row i belongs to trial i, and rows beyond the newest trial are empty."""
 
     max_steps: int
     sign: float
     losses: Floats = field(default_factory=lambda: np.full((64, STEPS), np.nan))  # (rows, 50); inf: diverged
     seconds: Floats = field(default_factory=lambda: np.zeros(64))
-    finished: Floats = field(default_factory=lambda: np.zeros(64))  # steps that took `seconds`
+    finished: Floats = field(default_factory=lambda: np.zeros(64))  # steps that took these seconds
 
     @property
     def blocks(self) -> int:
-        """Blocks of a full training."""
+        """Return the number of blocks of a full training."""
         return min(self.max_steps, STEPS)
 
     @property
@@ -53,7 +53,7 @@ class BlockCurves:
             self.finished = np.concatenate([self.finished, np.zeros_like(self.finished)])
 
     def write(self, trial: int, step: int, loss: float) -> None:
-        """Store a loss; empty blocks before it get the loss before them."""
+        """Store a loss. Empty blocks before it get the loss before them, or this one if there is none."""
         row, place = self.losses[trial], self.block_of(step) - 1
         if 0 <= place < STEPS:
             before = np.flatnonzero(~np.isnan(row[:place]))
@@ -64,6 +64,8 @@ class BlockCurves:
 
 @dataclass(frozen=True, slots=True)
 class BlockCurvesView:
+    """View of the curves; the receipts of a study fill it."""
+
     def start(self, opened: Opened) -> BlockCurves:
         return BlockCurves(opened.max_steps, opened.sign)
 
@@ -71,7 +73,7 @@ class BlockCurvesView:
         if not isinstance(entry, Receipt) or entry.status == "interrupted":
             return state
         state.make_room(entry.trial)
-        if entry.status == "failed":  # as bad as a diverged trial, until it is run again and works
+        if entry.status == "failed":  # as bad as a diverged trial, until it is run again and succeeds
             state.write(entry.trial, entry.step, math.inf)
             return state
         if entry.step <= state.finished[entry.trial]:  # run again because its state was lost: the first value stays

@@ -20,7 +20,7 @@ from shoestring.policies.config_table import ConfigTable, Pool, best_trials, per
 BEST = 3  # trials with candidates around them
 AROUND = 16  # candidates around each of them
 _SPREADS = (0.01, 0.3)  # smallest and largest distance from the trial, in the unit cube; drawn for each candidate
-MIN_CANDIDATES = 8  # from the whole space
+MIN_CANDIDATES = 8  # least number of candidates from the whole space
 
 
 def draw_pool(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
@@ -46,7 +46,7 @@ def _around_the_best(ledger: Ledger, table: ConfigTable) -> Points:
 
 
 def _draw_around(ledger: Ledger, table: ConfigTable, trial: int) -> Floats:
-    """Return places in the cube, (AROUND, dims)."""
+    """Return places around a trial in the cube, (AROUND, dims)."""
     rng = ledger.rng(f"thrift candidates around trial {trial}")
     least, most = _SPREADS
     spread = least * (most / least) ** rng.random((AROUND, 1))

@@ -30,7 +30,7 @@ from shoestring.policies.thrift.block_curves import BLOCK_CURVES, BlockCurves
 from shoestring.policies.thrift.candidates import draw_pool
 
 CONFIGS = ConfigsView()
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # relative tolerance: the budget may pay for a whole number of steps exactly
 Steps = NDArray[np.int64]
 
 
@@ -42,7 +42,7 @@ class NetworkInput:
     trials: int
     steps: Steps  # (K,): steps trained
     reach: Steps  # (K,): further steps that the remaining budget pays for, up to the end of the trial
-    affordable: Steps  # (K,): the same without the end
+    affordable: Steps  # (K,): the same, also beyond the end of the trial
     can_train: Flags  # (K,): neither ended, failed nor under way, and at least one step is affordable
     curves: BlockCurves
     table: ConfigTable
@@ -53,7 +53,7 @@ class NetworkInput:
         return bool(self.arms.is_opened.any())
 
     def within(self, horizon: float) -> NetworkInput:
-        """Return the same with reaches of at most `horizon` times the steps trained, and at least one block of steps."""
+        """Return this input with reaches of at most `horizon` times the steps trained, or one block of steps if that is more."""
         if math.isinf(horizon):
             return self
         far = np.maximum(math.ceil(self.curves.steps_per_block), np.ceil(horizon * self.steps))
@@ -88,7 +88,7 @@ class NetworkInput:
 
 
 def make_network_input(ledger: Ledger, candidates: int) -> NetworkInput:
-    """Return the trials of the study and about so many candidates."""
+    """Return the trials of the study and about `candidates` candidates."""
     curves, table = ledger.view(BLOCK_CURVES), ledger.view(CONFIGS)
     pool = draw_pool(ledger, table, candidates)
     new = len(pool.points)
@@ -109,7 +109,7 @@ def make_network_input(ledger: Ledger, candidates: int) -> NetworkInput:
         left=left / mean_price / curves.steps_per_block,
         steps=curves.block_of(length),
     )
-    # Newest losses at different steps do not compare; shares of better trials do.
+    # Newest losses at different steps cannot be compared; shares of better trials can.
     share_better = np.where(arms.is_opened, 1.0 - rank_share(arms), math.nan)
     arms = replace(arms, x=rank_columns(_columns(ledger, table, pool), share_better))
     can_train &= reach >= 1
@@ -124,7 +124,11 @@ def _in_blocks(curves: BlockCurves, steps: Steps, reach: Steps) -> Steps:
 
 
 def expected_length(ledger: Ledger) -> int:
-    """Return the steps of a full training: of the longest that ended by itself, unless a trial of as many steps continues."""
+    """Return the expected number of steps of a full training.
+
+    If trainings ended by themselves, it is the length of the longest of them, unless another trial has as many steps and has not
+    ended. Otherwise it is `max_steps`.
+    """
     ended = [t.steps for t in ledger.trials if t.steps >= t.limit and t.limit < ledger.max_steps and not t.failure]
     going = [t.steps for t in ledger.trials if t.steps < t.limit]
     longest = max(ended, default=0)

@@ -25,10 +25,10 @@ from shoestring.core.values.arrays import Floats
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.thrift.network_input import CONFIGS, NetworkInput
 
-_THINKING_SHARE = 0.05  # of the time for training
-_MAX_ORDERS = 8  # of one pass: the last of them know nothing about the results of the first
-_MIN_INDEX_SHARE = 0.5  # of the best index: a choice below it waits for the next pass
-_SINGLE_PRECISION_ERROR = 1e-5  # of the spread of the index: ten times the difference between processors
+_THINKING_SHARE = 0.05  # most time for deciding, as a share of the time for training
+_MAX_ORDERS = 8  # orders of one pass: the last of them are chosen without the results of the first
+_MIN_INDEX_SHARE = 0.5  # share of the best index: a choice below it waits for the next pass
+_SINGLE_PRECISION_ERROR = 1e-5  # share of the spread of the index: ten times the difference between processors
 
 
 def count_orders_due(ledger: Ledger) -> int:
@@ -44,7 +44,10 @@ def count_orders_due(ledger: Ledger) -> int:
 
 
 def make_plan_memo(ledger: Ledger, inputs: NetworkInput, choices: Sequence[tuple[int, int]], count: int) -> Memo:
-    """Return the memo of a pass's order; `choices` are its other (arm, until), `count` is the number of orders it may decide."""
+    """Return the memo of a pass's order.
+
+    `choices` has the (arm, until) of the other orders, and `count` is the number of orders that the pass may decide.
+    """
     if count == 1 and ledger.budget.unit == "epochs":
         return {}
     memo: dict[str, list[float]] = {"pass_of": [float(len(ledger.orders))]}
@@ -93,7 +96,7 @@ def _decode_choices(plan: Sequence[float], table: ConfigTable) -> Iterator[tuple
 
 
 def is_clear(index: Floats, count: int) -> bool:
-    """Return whether `choose_arms` gives the same for every index within the error of single precision of this one.
+    """Return whether `choose_arms` chooses the same arms for every index within the error of single precision of this one.
 
     The choices, the runner-up, the next best arm and the smallest index that is accepted must lie apart. At least one arm must
     have a finite index.
@@ -104,7 +107,7 @@ def is_clear(index: Floats, count: int) -> bool:
 
 
 def choose_arms(index: Floats, count: int) -> list[int]:
-    """Return at most `count` arms of the largest indices, best first, without those far below the best."""
+    """Return at most `count` arms with the largest indices, best first, without those far below the best."""
     best = sort_best_first(index, "highest", count)
     least = _MIN_INDEX_SHARE * max(float(index[best[0]]), 0.0)
     return [int(arm) for arm in best if arm == best[0] or not reaches(least, index[arm], spread=least)]

@@ -1,25 +1,25 @@
 """Thrift: sequential halving and, where it helps, the largest expected improvement by a surrogate learned from other studies.
 
 A small network (`models.thrift`) reads the whole study, with candidates that were not started. For each arm (a trial or a
-candidate) it predicts the lowest loss within twice the steps that the arm has had, as far as the remaining budget allows. The arm
-with the largest index is trained: a trial for as many steps as it has had, a candidate for its first step.
+candidate) it predicts the lowest loss in its next steps: at most twice as many as it has had, as far as the remaining budget
+allows. The arm with the largest index is trained: a trial for as many steps as it has had, a candidate for its first step.
 
     index = gain * share^0.5 / (price * steps^0.5)
 
     here    meaning                                                                             unit
     gain    expected improvement on the best loss so far, within the arm's reach                loss
     share   share of arms that were no better at the arm's last step; 0.5 for candidates        —
-    price   price of a step of the arm over the mean; 1 where budgets are in steps              —
+    price   price of a step of the arm relative to the mean; 1 if the budget is in steps        —
     steps   steps within reach                                                                  steps
 
-The network has seen other studies, never this one, so it does not decide alone. It decides where it was shown to help
+The network was trained on other studies, never on this one, so it does not decide alone. It decides where it was shown to help
 (docs/explanation/learned-surrogate.md): with budgets of seven to forty full trainings and, under a budget of time or money,
 steps of a second or more. Sequential halving decides everything else, and the first part of such a budget too: 75 % over the root
 of the number of full trainings. Setting `opening` always enables the network.
 
-`share` keeps arms that are far behind from being trained for a small probability of a large gain. Expected improvement does not
-account for the many steps that a distant gain takes: where all arms look alike, each would get a few steps and none enough. So an
-arm is trained only if sequential halving would still have budget for it.
+Because of `share`, arms that are far behind are not trained for a small probability of a large gain. Expected improvement does
+not account for the many steps that a distant gain takes: where all arms look alike, each would get a few steps and none enough.
+So an arm is trained only if sequential halving would still have budget for it.
 
 Trials of one step are left to sequential halving, which then is quasi-random search. Under a budget of time the network's own
 time is charged; where a pass is expensive compared with an order, it decides several orders (`plan`).
@@ -61,25 +61,25 @@ from shoestring.policies.thrift.plan import (
 MIN_CURVES = 7.0  # with a smaller budget sequential halving is as good, and safer
 OPENING = 0.75  # over the root of the number of full trainings: share of the budget for sequential halving at first
 GROWTH = 1.0  # steps of an order, as a share of the steps that the arm has had
-HORIZON = 2.0  # the network predicts at most so many times the steps that an arm has had
-SHARE_POWER = 0.5  # of the share of arms that were no better
-STEPS_POWER = 0.5  # of the steps within reach, by which the expected improvement is divided
-CHANCE_POWER = (
-    1.4  # of the network's probabilities: above 1 its predictions are narrower than it was trained to make them
-)
-CANDIDATES_PER_CURVE = 25.0  # for each full training in the budget
+HORIZON = 2.0  # further steps that the network predicts, at most, as a multiple of the steps that the arm has had
+SHARE_POWER = 0.5  # power of the share of arms that were no better
+STEPS_POWER = 0.5  # power of the steps within reach, by which the expected improvement is divided
+CHANCE_POWER = 1.4  # power of the network's probabilities: above 1 they are narrower than it was trained to make them
+CANDIDATES_PER_CURVE = 25.0  # trials and candidates for each full training in the budget
 MAX_CANDIDATES = 100
 _SCORE = "expected improvement per price, weighted by the share of trials that were no better"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thrift:
-    opening: float | None = (
-        None  # share of the budget that sequential halving spends first; a number enables the network
-    )
-    orders_per_pass: int | None = None  # of the network; None: 1, or as many as keep its time below 5 % of training
-    most_curves: float = 40.0  # the network does not decide if the budget is worth more full trainings than this
-    quickest_step_s: float = 1.0  # nor, under a budget of time or money, if steps are quicker than this (s)
+    # share of the budget that sequential halving spends first; a number enables the network in any study
+    opening: float | None = None
+    # orders for one pass of the network; None: 1, or as many as keep its time below 5 % of the time for training
+    orders_per_pass: int | None = None
+    # the network does not decide if the budget pays for more full trainings than this
+    most_curves: float = 40.0
+    # under a budget of time or money, the network does not decide if steps are quicker than this (s)
+    quickest_step_s: float = 1.0
     name: ClassVar[str] = "thrift"
     base_rule: ClassVar[SequentialHalving] = SequentialHalving()
     why_labels: ClassVar[Labels] = {
@@ -121,6 +121,7 @@ class Thrift:
         return not is_quick and MIN_CURVES <= self._count_curves(ledger) <= self.most_curves
 
     def _is_opening_over(self, ledger: Ledger) -> bool:
+        """Return whether sequential halving has had its first part of the budget."""
         share = OPENING / math.sqrt(self._count_curves(ledger)) if self.opening is None else self.opening
         return ledger.spent + ledger.reserved >= share * ledger.budget.total
 
@@ -164,7 +165,7 @@ class Thrift:
 
 
 def _weigh(inputs: NetworkInput, lowest: LowestLosses) -> Floats:
-    """Return the index of each arm, (K,), -inf where it is not to be trained."""
+    """Return the index of each arm, (K,), -inf for an arm that must not be trained."""
     share, can_train = rank_share(inputs.arms), inputs.can_train
     if (racing := can_train & is_in_race(inputs.arms, np.where(can_train, share, -1.0))).any():
         can_train = racing

@@ -1,4 +1,4 @@
-"""Studies side by side, and a study beside the replay of another policy on its recorded curves.
+"""Draw studies side by side, and a study beside the replay of another policy on its recorded curves.
 
 The comparison draws the best value against the budget spent, one colour for each policy, with an interval where a policy has
 several studies. The replay figure shows the recorded curves twice: as far as each of the two policies trained them until it
@@ -40,9 +40,9 @@ from shoestring.reports.figures.drawing import (
 from shoestring.reports.figures.history import StudyHistory
 
 _COLOURS = 6
-_PLACES = 120  # along the budget axis where means are taken
+_PLACES = 120  # points along the budget axis at which means are computed
 _MIN_STUDIES_FOR_MEAN = 3  # studies of one policy
-_REPEATS = 500
+_REPEATS = 500  # of the bootstrap
 _MAX_POINTS = 24  # of one replayed curve: two pictures of every curve must stay small
 _GAP = 24.0
 
@@ -160,7 +160,7 @@ def draw_replayed(history: StudyHistory, other: StudyHistory, missing_share: flo
         x = PlotAxis(1.0, float(longest), start, start + width)
         draw_frame(sheet, x, y, with_numbers=not place)
         sheet.text(start, 14, title, "name")
-        for trial in sorted(history.trials, key=lambda t: t is best):  # the best one last, so on top
+        for trial in sorted(history.trials, key=lambda t: t is best):  # the best one last, so that it is on top
             own, others = own_steps.get(trial.number, 0), other_steps[trial.number]
             tip = f"trial {trial.number}: {own} steps by then, {others} with {name}\n{format_config(trial.config)}"
             _draw_trial(sheet, trial, ends.get(trial.number, 0), x, y, tip, is_best=trial is best)

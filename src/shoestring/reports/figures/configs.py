@@ -1,13 +1,13 @@
-"""Configurations and their values: parallel coordinates, one panel for each parameter, and which parameters mattered.
+"""Draw configurations and their values: parallel coordinates, one panel for each parameter, and importances.
 
 Trials are compared at a step that many of them reached. Otherwise a trial that was paused early would lose to one that was
 trained to its end, whatever its configuration.
 
 The importance of a parameter is a local one, after the idea of PED-ANOVA (Watanabe, Bansal, Hutter, "PED-ANOVA", IJCAI 2023):
-the Pearson divergence between the parameter's distribution among the best third of the trials and its distribution among all of
-them, the sum over bins of q (p/q - 1)^2. It is written here in a few lines on bins of the unit interval, since a study has tens
-of trials, not thousands. The interval is a bootstrap over trials. The divergence that chance alone gives is found by shuffling
-which trials are good: a bar that does not rise above it shows nothing.
+the Pearson divergence between the parameter's distribution p among the best third of the trials and its distribution q among all
+of them, the sum over bins of q (p/q - 1)^2. It is computed here on a few bins of the unit interval, since a study has tens of
+trials, not thousands. The interval is a bootstrap over trials. The divergence that chance alone gives is found by shuffling which
+trials are good: a bar that is not longer than it shows nothing.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MIN_TRIALS = 10  # at a common step
 _MAX_PARAMETERS = 12  # in one figure of configurations
 _AXIS_TOP, _AXIS_BOTTOM = 46.0, 286.0  # of the vertical axes
 
-_MIN_TRIALS_FOR_IMPORTANCE = 12  # trials
+_MIN_TRIALS_FOR_IMPORTANCE = 12
 _GOOD_SHARE = 1 / 3  # of the trials
 _MAX_BINS = 8
-_REPEATS = 200
+_REPEATS = 200  # of the bootstrap and of the shuffling
 _MAX_BARS = 20
 
 
@@ -43,14 +43,14 @@ class ComparedTrials:
     """Trials that reached `step`, with their values there or at the last validated step before it."""
 
     step: int
-    numbers: Sequence[int]  # of the trials
+    numbers: Sequence[int]  # numbers of the trials
     configs: Sequence[Mapping[str, Any]]
     values: Sequence[float]
     losses: Sequence[float]
 
 
 def compare_trials(history: StudyHistory) -> ComparedTrials | None:
-    """Return the trials at the largest step that ten of them, or a third if that is more, have reached."""
+    """Return the trials at the largest step that ten of them have reached, or a third of them if that is more."""
     reached = sorted((trial.steps for trial in history.trials if trial.best_step), reverse=True)
     wanted = max(_MIN_TRIALS, len(reached) // 3)
     if len(reached) < _MIN_TRIALS:
@@ -84,7 +84,7 @@ def draw_parallel(history: StudyHistory) -> Figure | None:
     xs = [54 + i * (sheet.width - 96) / len(names) for i in range(len(names) + 1)]
     low, high = clip_range(list(compared.values), is_max=history.is_max)
     y_value = PlotAxis(low, high, _AXIS_BOTTOM, _AXIS_TOP)
-    order = sorted(range(len(compared.numbers)), key=lambda i: -compared.losses[i])  # the best drawn last
+    order = sorted(range(len(compared.numbers)), key=lambda i: -compared.losses[i])  # the best one is drawn last
     ranks = {i: rank / max(1, len(order) - 1) for rank, i in enumerate(order)}
     for i in order:
         config = compared.configs[i]
@@ -216,8 +216,8 @@ def _count_bins(trials: int) -> int:
 
 
 def measure_importance(bins: Floats, losses: Floats) -> tuple[float, float, float, float]:
-    """Return the importance, both ends of its 95% interval, and what chance alone stays below in 95% of shuffles."""
-    rng = np.random.default_rng(0)  # the same picture each time
+    """Return the importance, both ends of its 95% interval, and the 95% quantile of the importance that chance gives."""
+    rng = np.random.default_rng(0)  # a fixed seed, so that the picture is the same each time
     n_good = max(2, round(_GOOD_SHARE * len(bins)))
     is_good = np.zeros(len(bins), dtype=bool)
     is_good[np.argsort(losses, kind="stable")[:n_good]] = True

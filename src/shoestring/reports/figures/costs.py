@@ -1,4 +1,4 @@
-"""Where the budget went: by kind of cost, against the best value, against predicted costs, by trial, and by worker."""
+"""Draw where the budget went: by kind of cost, against the best value, against predicted costs, by trial, by worker."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from shoestring.reports.figures.drawing import (
 from shoestring.reports.figures.history import KINDS, NewBest, Segment, StudyHistory
 
 _BAR_HEIGHT = 34.0
-_EARLY_SHARE = 0.02  # of the budget spent
-_MAX_DOTS = 300  # on a line: more would touch each other
+_EARLY_SHARE = 0.02  # of the budget that was spent
+_MAX_DOTS = 300  # on one line: more dots would overlap
 _ROW_HEIGHT, _GAP = 22.0, 6.0  # of the timeline
 _MAX_ROWS = 64
 
 
 def draw_budget(history: StudyHistory) -> Figure:
-    """Draw one bar: all seconds by what they were spent on."""
+    """Draw one bar: all seconds, divided by what they were spent on."""
     seconds = {kind: amount for kind, amount in history.seconds.items() if amount > 0}
     total = math.fsum(seconds.values())
     rows_of_legend = math.ceil(len(seconds) / 4)
@@ -82,7 +82,7 @@ def draw_best(history: StudyHistory) -> Figure | None:
 
 
 def range_of_bests(histories: Sequence[StudyHistory]) -> tuple[float, float]:
-    """Return the range of the best values, without those of the first 2% of the budget: a first guess may be anything."""
+    """Return the range of the best values; of those in the first 2% of the budget only the last, as the first may be far off."""
     values = []
     for history in histories:
         early = _EARLY_SHARE * history.ledger.spent
@@ -100,7 +100,7 @@ def make_staircase(bests: list[NewBest], until: float) -> list[tuple[float, floa
 
 
 def draw_predicted(history: StudyHistory) -> Figure | None:
-    """Draw the cost of each order against its expected cost; not for epochs, where both are the same."""
+    """Draw the cost of each order against its expected cost; return None for epochs, where both are the same."""
     known = [s for s in history.segments if s.order.expected_cost and s.cost > 0 and s.status in ("ok", "diverged")]
     if history.budget.unit == "epochs" or len(known) < 3:
         return None

@@ -1,6 +1,6 @@
-"""Decisions looked at again, one at a time: which ones, what else could have been chosen, and the map of a stopping rule.
+"""Draw single decisions: which decisions are shown, their candidates, and the map of a stopping rule.
 
-What was predicted at a decision, and what happened afterwards, is drawn by `predicted_curves`.
+`predicted_curves` draws what was predicted at a decision, and what happened afterwards.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from shoestring.reports.figures.history import PastPrediction, Segment, StudyHis
 
 # Numbers in `why` that only a model gives. An order without any of them was placed by a design, a race or the user.
 _MODEL_NUMBERS = ("mu", "expected_end", "forecast", "asymptote", "information", "stages", "ei", "mean", "statistic")
-MAX_CHOICES = 6  # of one figure: as many as the page's style has rules for
-ACTION_COLOURS = (1, 5, 2)  # colour classes of the page, in the order of STOPPING_ACTIONS
+MAX_CHOICES = 6  # of one figure: page.css has rules for so many
+ACTION_COLOURS = (1, 5, 2)  # numbers of the classes `fill-N`, in the order of STOPPING_ACTIONS
 
 _MAX_DOTS = 300
 _SMALLEST_SHARE = 1e-3  # of the largest improvement: smaller improvements are drawn on the lower edge
-_MAX_COLUMNS = 150  # of boxes: a map of more steps shows every second, third, … of them
+_MAX_COLUMNS = 150  # a map with more steps shows every second, third, … of them
 
 
 def pick_decisions(ledger: Ledger) -> list[int]:
@@ -50,7 +50,7 @@ def pick_decisions(ledger: Ledger) -> list[int]:
 def draw_each(
     history: StudyHistory, draw: Callable[[StudyHistory, Segment, PastPrediction], Figure | None]
 ) -> Figure | None:
-    """Return the figure of the first decision that has one, since most happened after it, with the others as choices."""
+    """Return the figure of the first decision that has one, with the figures of the other decisions as choices."""
     figures = []
     for number, prediction in sorted(history.predictions.items()):
         segment = history.segments[number]
@@ -70,7 +70,7 @@ def draw_candidates(history: StudyHistory) -> Figure | None:
 def _draw_candidates(history: StudyHistory, segment: Segment, past: PastPrediction) -> Figure | None:
     scores = past.prediction.candidate_scores
     if scores is None or not scores.gain.max() > 0.0 or np.ptp(scores.cost) <= 1e-9 * scores.cost.max():
-        return None  # no improvement is expected, or all cost the same
+        return None  # no improvement is expected, or all candidates cost the same
     unit = history.budget.unit
     sheet = Sheet(height=360, label="expected improvement against predicted cost of all candidates")
     left, right, bottom, top = plot_area(sheet)
@@ -112,8 +112,8 @@ def _describe_choice(segment: Segment, scores: CandidateScores) -> str:
         f"Order {segment.order.number} was chosen from {len(gain)} candidates, {len(scores.front)} of them Pareto-optimal "
         "(predicted cost against expected improvement)."
     )
-    hopeless = np.count_nonzero(gain < _SMALLEST_SHARE * gain[top])
-    edge = f" {hopeless} with almost no expected improvement are drawn on the lower edge." if hopeless else ""
+    on_edge = np.count_nonzero(gain < _SMALLEST_SHARE * gain[top])
+    edge = f" {on_edge} with almost no expected improvement are drawn on the lower edge." if on_edge else ""
     if at == top:
         return f"{head} It has the largest expected improvement.{edge}"
     share, price = gain[at] / gain[top], cost[at] / cost[top]
@@ -123,7 +123,7 @@ def _describe_choice(segment: Segment, scores: CandidateScores) -> str:
 
 
 def _thin_candidates(scores: CandidateScores) -> list[int]:
-    """Return some candidates that are not on the front, spread evenly over all of these."""
+    """Return the candidates that are not on the front; if they are too many, an even selection of them."""
     others = np.setdiff1d(np.arange(len(scores.gain)), scores.front)
     room = max(0, _MAX_DOTS - len(scores.front))
     some: Indices = others if len(others) <= room else others[np.linspace(0, len(others) - 1, room).astype(int)]
@@ -195,7 +195,7 @@ def _range_of_regions(regions: Regions) -> tuple[float, float]:
 
 
 def _list_stretches(regions: Regions, place: int) -> list[tuple[int, float, float]]:
-    """Return (action, from, to) of neighbouring cells with the same action."""
+    """Return (action, from, to) for each stretch of neighbouring cells with the same action."""
     found = []
     for action, cells in groupby(range(regions.action.shape[1]), key=lambda cell: int(regions.action[place, cell])):
         some = list(cells)

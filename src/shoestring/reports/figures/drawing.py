@@ -1,7 +1,7 @@
-"""SVG written by hand: axes with round ticks, and a sheet to draw on. There is no library and no script, and all text is escaped.
+"""Write SVG without a library or a script: axes with round ticks, and a sheet to draw on. All text is escaped.
 
 Colours are classes of the page's style, so a figure follows light and dark. A mark's `tip` is the text that a reader sees when
-pointing at it. A `Figure` is a picture, one plain sentence, and the same numbers as a table, for readers of either.
+pointing at it. A `Figure` is a picture, one plain sentence, and the same numbers as a table.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ _TIP = re.compile(r' data-tip="[^"]*"/>')
 _MARK_WITH_TIP = re.compile(r'<(\w+)([^<>]*) data-tip="([^"]*)"/>')
 
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 24.0, 40.0  # margins of a plot
-MAX_TABLE_ROWS = 200  # a page is to be read; `shoestring export` has the rest
+MAX_TABLE_ROWS = 200  # so that a page stays readable; `shoestring export` has all data
 
 
 @dataclass(frozen=True)
 class Figure:
+    """A picture with its title, one sentence and a table."""
+
     key: str  # its anchor in the page
     title: str
     sentence: str
     svg: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    choice: str = ""  # its name, if it is one of several to choose from
-    others: Sequence[Figure] = ()  # the other figures to choose from, each with its name
+    choice: str = ""  # its label, if the reader chooses one of several figures
+    others: Sequence[Figure] = ()  # the other figures to choose from, each with its label
 
 
 # axes -----------------------------------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ def budget_axis(high: float, start: float, end: float) -> PlotAxis:
 
 
 def value_axis(low: float, high: float, bottom: float, top: float) -> PlotAxis:
-    """Return an axis for values, with room at both ends: the best value must not lie on the axis below it."""
+    """Return an axis for values, with room at both ends, so that the best value does not lie on the other axis."""
     room = 0.04 * (high - low)
     return PlotAxis(low - room, high + room, bottom, top)
 
@@ -203,5 +205,5 @@ def drop_tips(drawn: str) -> str:
 
 
 def tips_as_titles(drawn: str) -> str:
-    """Return the drawing with its tips as titles, which a browser shows by itself where no script may run."""
+    """Return the drawing with its tips as titles, which a browser shows without a script."""
     return _MARK_WITH_TIP.sub(r"<\1\2><title>\3</title></\1>", drawn)

@@ -1,6 +1,6 @@
-"""What happened in a study, read from its ledger in one pass for all figures: what was trained, when, at what cost and result.
+"""Read from a ledger, in one pass for all figures, what was trained, when, at what cost and with what result.
 
-Costs are in the budget's unit. A cost without a price in that unit (such as setup in a budget of epochs) shows in seconds.
+Costs are in the budget's unit. A cost without a price in that unit (such as setup in a budget of epochs) is shown in seconds.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Segment:
     order: Order
     began_s: float  # on the runner's clock
     ended_s: float
-    spent_before: float  # by the study when the order was placed
-    from_step: int  # of the trial when the order was placed
+    spent_before: float  # what the study had spent when the order was placed
+    from_step: int  # the step of the trial when the order was placed
     to_step: int
-    seconds: float = 0.0  # of its receipts
-    cost: float = 0.0  # the same in the budget's unit
+    seconds: float = 0.0  # the sum of its receipts
+    cost: float = 0.0  # what it was charged, in the budget's unit
     worker: str = ""
     status: str = "open"  # ok, diverged, failed, interrupted, open
-    text: str = ""  # of a failure, in one line
+    text: str = ""  # a failure, in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,14 @@ class PastPrediction:
     """What the policy predicted at a decision, and the state of the study then."""
 
     prediction: Prediction
-    steps_then: Mapping[int, int]  # steps of the trials that were predicted
-    best_then: float | None  # value
+    steps_then: Mapping[int, int]  # trial -> its steps, for the predicted trials
+    best_then: float | None  # the best value
 
 
 @dataclass
 class StudyHistory:
+    """What happened in a study; `read_history` makes it."""
+
     name: str
     ledger: Ledger
     segments: list[Segment] = field(default_factory=list)  # by order number
@@ -95,10 +97,10 @@ class StudyHistory:
 def read_history(
     name: str, ledger: Ledger, predict: PredictFunction | None = None, decisions: Container[int] = ()
 ) -> StudyHistory:
-    """Read the entries of a ledger in one pass.
+    """Return the history of a study, from one pass over the entries of its ledger.
 
     A second study state is updated entry by entry, because the amount spent at each moment is needed. `predict` is called for
-    the orders with these numbers, with the ledger as it was before each of them.
+    the orders whose numbers are in `decisions`, with the ledger as it was before each of them.
     """
     history = StudyHistory(name, ledger)
     view = StudyStateView()
@@ -128,7 +130,7 @@ def read_history(
 
 
 def _copy_state(then: Ledger, order: Order, prediction: Prediction) -> PastPrediction:
-    """Keep numbers only, because the study state changes with the next entry."""
+    """Return the prediction and the state of the study as numbers, because the state itself changes with the next entry."""
     numbers = {curve.trial for curve in prediction.curves} | {order.trial}
     steps = {trial.number: trial.steps for trial in then.trials if trial.number in numbers}
     return PastPrediction(prediction, steps, None if then.best is None else then.best.best_value)

@@ -1,4 +1,4 @@
-"""The first figures of a report in a cell of a notebook: the same drawings, without a script.
+"""Show the first figures of a report in a cell of a notebook: the same drawings, without a script.
 
 Their style applies only below a class that is named after its content, so outputs of one notebook, or of two versions, do not
 change each other or the notebook. Texts have the colour of the notebook's text; the rest is light or dark like the notebook.
@@ -18,10 +18,10 @@ from shoestring.reports.figures.history import read_history
 from shoestring.reports.figures.style import DARK, LIGHT, name_colours, style_marks
 from shoestring.reports.figures.trial_curves import draw_curves
 
-MAX_BYTES_WITH_TIPS = 80_000  # bytes: a notebook is stored, mailed and compared
+MAX_BYTES_WITH_TIPS = 80_000  # small, because notebooks are stored, mailed and compared
 MAX_BYTES = 250_000
 MAX_ENTRIES = 150_000  # reading them takes a second or two
-MAX_POINTS = 8_000  # of all curves
+MAX_POINTS = 8_000  # of all curves together
 _DARK_NOTEBOOKS = (  # JupyterLab, VS Code, Colab, and pages made from notebooks
     'body[data-jp-theme-light="false"]',
     "body.vscode-dark",

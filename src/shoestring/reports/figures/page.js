@@ -8,7 +8,7 @@
     tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
     tip.style.top = Math.max(4, y + 18 + box.height > innerHeight ? y - box.height - 10 : y + 18) + "px";
   };
-  const around = [[0, 0], [4, 0], [-4, 0], [0, 4], [0, -4], [7, 0], [-7, 0], [0, 7], [0, -7]];  // tolerance around the pointer: lines are thin, fingers are not
+  const around = [[0, 0], [4, 0], [-4, 0], [0, 4], [0, -4], [7, 0], [-7, 0], [0, 7], [0, -7]];  // offsets to try around the pointer, because lines are thin
   const find = event => {
     if (!(event.target instanceof Element) || !event.target.closest("svg")) return null;
     for (const [x, y] of around) {

@@ -1,7 +1,7 @@
 """One self-contained HTML file with figures, tables and texts to copy; nothing is loaded from the network.
 
 Nothing that a user wrote can run in the page. The content security policy in its head forbids every request and allows one style
-and one script, by their hashes. All texts are escaped, and styles come as classes, never as attributes.
+and one script, by their hashes. All texts are escaped, and styles are classes, never attributes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def write_page(
     links: Mapping[str, str] | None = None,
     version: str | None = None,
 ) -> str:
-    """Return the page. `links` are other pages, by name; a page with a `version` asks its server for newer versions."""
+    """Return the page. `links` maps the names of other pages to addresses; a page with a `version` updates itself."""
     style = "\n".join((follow_reader(), style_marks(), read_asset("page.css")))
     script = read_asset("page.js") + (read_asset("watch.js") if version is not None else "")
     connect = "connect-src 'self'; " if version is not None else ""
@@ -103,7 +103,7 @@ def write_page(
 
 
 def _pool_tips(page: str) -> str:
-    """Store each tip once, as data that is never run: several marks of one order have the same tip."""
+    """Return the page with each tip stored once, as data that is never run: several marks of one order have the same tip."""
     numbers: dict[str, int] = {}
     short = _TIP.sub(lambda found: f'data-t="{numbers.setdefault(unescape(found[1]), len(numbers))}"', page)
     texts = json.dumps(list(numbers)).replace("<", "\\u003c")
@@ -111,7 +111,7 @@ def _pool_tips(page: str) -> str:
 
 
 def describe_study(history: StudyHistory) -> str:
-    """Describe a study in one or two sentences."""
+    """Return one or two sentences that describe a study."""
     budget, best = history.budget, history.ledger.best
     spent = f"{history.state.policy} spent {budget.show(history.ledger.spent)} of {budget.show(budget.total)}"
     head = f"{spent} on {count(len(history.trials), 'trial')}."
@@ -124,7 +124,7 @@ def describe_study(history: StudyHistory) -> str:
 
 
 def list_copyables(history: StudyHistory, resume_command: str, citation: str | None = None) -> list[Copyable]:
-    """Return the texts that a user may want to copy; `citation` is that of the policy's method."""
+    """Return the texts that a user may want to copy; `citation` is the citation of the policy's method."""
     best = history.ledger.best
     copies = []
     if best is not None:
@@ -145,7 +145,7 @@ def _section(figure: Figure) -> str:
 
 
 def _choices(figure: Figure) -> str:
-    """Show one of several figures, the first one at first, with radio buttons and rules of the style but no script."""
+    """Return the HTML that shows one of several figures, at first the first one, with radio buttons and no script."""
     marks, bodies = [], []
     for one in (figure, *figure.others):
         name, checked = escape(f"{figure.key}-{one.choice}".replace(" ", "-")), " checked" if one is figure else ""

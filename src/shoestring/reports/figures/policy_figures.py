@@ -1,7 +1,7 @@
 """One figure for each family of policies: the numbers that only this family works with, read from the `why` of its orders.
 
 numbers in `why`                 policies               figure
-ei, predicted_cost, ei_max       cost-aware             improvement against cost: what was given up to save
+ei, predicted_cost, ei_max       cost-aware             expected improvement against cost
 statistic, decision              BO-BOS                 the actions of the stopping rule: continue, stop, train to the end
 midpoint, growth, log_condition  BOIL                   how the steps of a curve are weighted, and the model's condition number
 query                            tuning while training  hyperparameters by round, and which rounds were validated
@@ -30,7 +30,7 @@ from shoestring.reports.figures.history import Segment, StudyHistory
 
 _MIN_ORDERS = 3
 _SMALLEST_SHARE = 1e-6  # of the largest improvement: smaller ones are drawn on the lower edge
-_MAX_LINES = 6  # hyperparameters in one figure: as many colours as there are
+_MAX_LINES = 6  # hyperparameters in one figure: there are so many colours
 _WEIGHT_RANGE = (-6.0, 6.0)  # argument of BOIL's logistic weight, from the first step to the last
 
 
@@ -44,7 +44,7 @@ def _read(segment: Segment, name: str) -> float:
 
 
 def draw_improvement(history: StudyHistory) -> Figure | None:
-    """Cost-aware: draw the expected improvement of each choice against its cost, and the largest improvement available."""
+    """Draw, for cost-aware policies, the expected improvement of each choice against its cost, and the largest available."""
     known = _segments_with(history, "ei", "ei_max", "predicted_cost")
     segments = [s for s in known if _read(s, "ei") > 0 < _read(s, "predicted_cost")]
     if len(segments) < _MIN_ORDERS:
@@ -55,7 +55,7 @@ def draw_improvement(history: StudyHistory) -> Figure | None:
         [_read(s, "predicted_cost") for s in segments],
         [_read(s, n) for s in segments for n in ("ei", "ei_max")],
     )
-    lowest = max(min(gains), _SMALLEST_SHARE * max(gains))  # below that nothing is expected, whatever the exponent
+    lowest = max(min(gains), _SMALLEST_SHARE * max(gains))  # smaller improvements are as good as none
     x, y = (
         PlotAxis(min(costs), max(costs), left, right, log=True),
         PlotAxis(lowest, max(gains), bottom, top, log=True),
@@ -84,7 +84,7 @@ def draw_improvement(history: StudyHistory) -> Figure | None:
 
 
 def draw_decisions(history: StudyHistory) -> Figure | None:
-    """BO-BOS: draw the step and mean error of each run at its stopping checks."""
+    """Draw, for BO-BOS, the step and the mean error of each run at its stopping checks."""
     marks: list[tuple[float, float, int, Segment]] = []
     for segment in history.segments:
         for prefix, step in (("", float(segment.from_step)), ("stopped_", segment.order.why.get("stopped_at"))):
@@ -114,7 +114,7 @@ def draw_decisions(history: StudyHistory) -> Figure | None:
 
 
 def draw_compression(history: StudyHistory) -> Figure | None:
-    """BOIL: draw the weight of each step in a curve's score, and the condition number of the model."""
+    """Draw, for BOIL, the weight of each step in a curve's score, and the condition number of the model."""
     segments = _segments_with(history, "midpoint", "growth", "log_condition", "added")
     if len(segments) < _MIN_ORDERS:
         return None
@@ -157,7 +157,7 @@ def _weight(segment: Segment, share: float) -> float:
 
 
 def draw_schedule(history: StudyHistory) -> Figure | None:
-    """Tuning while training: draw the hyperparameters by round, and which rounds were validated."""
+    """Draw, for tuning while training, the hyperparameters by round, and which rounds were validated."""
     segments = [s for s in history.segments if "query" in s.order.why]
     parameters = list(varying_parameters(history.ledger.space).items())[:_MAX_LINES]
     if len(segments) < _MIN_ORDERS or not parameters:

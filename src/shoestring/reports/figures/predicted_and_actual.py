@@ -1,4 +1,4 @@
-"""What the policy predicted and what happened, over all orders, for every policy that predicts where a run will end.
+"""Draw what the policy predicted and what happened, over all orders, for every policy that predicts where a run will end.
 
 Two figures. Forecasts: the predicted end of each run, with two standard deviations if the policy reports them, beside the best
 value that the run reached. Chances: how often runs beat the best value so far, by the probability that the policy gave them.
@@ -110,7 +110,7 @@ def draw_chances(history: StudyHistory) -> Figure | None:
         sheet.dot((x(predicted), y(observed)), "dot best", tip, 3 + count**0.5 / 3)
     predicted, observed = (sum(pair[i] for pair in pairs) / len(pairs) for i in (0, 1))
     sentence = (
-        f"{observed:.0%} of {len(pairs)} orders led to a new best value of their run; the policy predicted {predicted:.0%}. "
+        f"After {observed:.0%} of {len(pairs)} orders their trial found a new best value; the policy predicted {predicted:.0%}. "
         "On the dashed line predictions and observations agree."
     )
     shown = [[f"{predicted:.1%}", f"{observed:.1%}", count] for predicted, observed, count in rows]

@@ -1,7 +1,7 @@
-"""A decision as its policy saw it: the curves so far, what was predicted for them, and what happened afterwards.
+"""Draw a decision as its policy saw it: the curves so far, what was predicted for them, and what happened afterwards.
 
-Predictions of whole curves, or of the end of a run that has begun, have a panel each. Predictions of the ends of several
-configurations that were not started stand side by side in one panel.
+Each prediction of a whole curve, or of the end of a run that has begun, has a panel of its own. Predictions of the ends of
+several configurations that were not started are side by side in one panel.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _PANELS_PER_ROW = 3
 _PANEL_HEIGHT, _GAP = 150.0, 40.0
 _MAX_POINTS = 60  # of a line or an edge
 _TABLE_STEPS = 4  # of each curve
-_SHOWN_QUANTILES = {True: slice(1, 4), False: slice(0, 5)}  # that must fit into the picture: of a curve, of an end
+# The quantiles that must fit into the picture, for a whole curve (True) and for the end of a run (False).
+_SHOWN_QUANTILES = {True: slice(1, 4), False: slice(0, 5)}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class PanelCurve:
     curve: CurvePrediction
     role: str
     seen: Sequence[tuple[int, float]]  # (step, value) before the decision
-    later: Sequence[tuple[int, float]]  # after it; the best value so far, if that is what was predicted
+    later: Sequence[tuple[int, float]]  # the same after it; best values so far, if these were predicted
     tip: str
 
     @property

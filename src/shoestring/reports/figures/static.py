@@ -1,4 +1,4 @@
-"""Write a figure as a file of its own: SVG that every program reads, or PNG if the optional rasteriser is installed."""
+"""Write a figure to a file of its own: as SVG that every program reads, or as PNG if the optional rasteriser is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoestring.reports.figures.style import DARK, FONT, LIGHT, replace_variable
 
 Look = Literal["light", "dark", "reader"]  # reader: light or dark as the program that shows it is set
 PADDING = 14.0
-PNG_ZOOM = 2.0  # pixels per unit: sharp on today's screens
+PNG_ZOOM = 2.0  # pixels per unit: sharp on screens of high resolution
 _SMALL_SCREEN_STYLE = "@media (max-width: 480px) { svg text { font-size: 15px; } }\n"  # larger text on a small picture
 _HEAD = re.compile(r'<svg viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>')
 
@@ -55,7 +55,7 @@ def _style(drawn: str, look: Look, width: float) -> str:
 
 
 def _only_colours(rules: str, colours: Mapping[str, str]) -> str:
-    """Return the rules that differ between light and dark."""
+    """Return only the rules that contain colours, which differ between light and dark."""
     return "".join(f"{replace_variables(rule, colours)}\n" for rule in rules.splitlines() if "var(" in rule)
 
 
@@ -75,9 +75,8 @@ def find_rasteriser() -> Callable[..., bytes]:
         render: Callable[..., bytes] = import_module("resvg_py").svg_to_bytes
     except ModuleNotFoundError:
         raise MissingExtra("a figure as PNG", "resvg-py", "pictures") from None
-    if render(svg_string=_PROBE.format("x")) == render(
-        svg_string=_PROBE.format("")
-    ):  # without a font, texts are left out silently
+    # Without a font, the rasteriser leaves texts out silently.
+    if render(svg_string=_PROBE.format("x")) == render(svg_string=_PROBE.format("")):
         raise StudyError(
             "no font was found for writing a figure as PNG: install one (fonts-dejavu-core), or write it as SVG"
         )

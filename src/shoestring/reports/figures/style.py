@@ -1,7 +1,7 @@
-"""The look of all figures: colours for light and for dark, and how marks are drawn.
+"""The style of all figures: colours for light and dark backgrounds, and how marks are drawn.
 
-A page and a notebook define the colours as variables. A file of its own has them written out, since few programs that show SVG
-know variables. The benchmarks' pictures use the same look.
+A page and a notebook define the colours as variables. An SVG file has the colours themselves, since few programs that show SVG
+know variables. The benchmarks' pictures use the same style.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _CLASS = re.compile(r"\.([\w-]+)")
 
 
 def read_asset(name: str) -> str:
-    """Return the text of a style sheet or script in this folder."""
+    """Return the text of a style sheet or of a script in this folder."""
     return files("shoestring.reports.figures").joinpath(name).read_text(encoding="utf-8").strip()
 
 
 @cache
 def _rules() -> tuple[tuple[str, str], ...]:
-    """Return (selector, declarations) of every kind of mark."""
+    """Return (selector, declarations) for every kind of mark."""
     found = _RULE.findall(read_asset("figure.css").replace("FONT", FONT))
     return tuple((one.strip(), body.strip()) for selectors, body in found for one in selectors.split(","))
 

@@ -1,4 +1,4 @@
-"""All learning curves: how far each was trained, where it was paused, and what it cost."""
+"""Draw all learning curves: how far each trial was trained, where it was paused, and what it cost."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from shoestring.reports.figures.drawing import (
 )
 from shoestring.reports.figures.history import Segment, StudyHistory
 
-_MAX_POINTS = 20_000  # in the whole figure: more is not seen, and a page must open at once
-_SHADES = 5  # of the cost of a segment
+_MAX_POINTS = 20_000  # in the whole figure: more cannot be seen, and would make the page slow to open
+_SHADES = 5  # colours for the cost of a segment
 
 
 def draw_curves(history: StudyHistory, most_points: int = _MAX_POINTS) -> Figure | None:
@@ -41,7 +41,7 @@ def draw_curves(history: StudyHistory, most_points: int = _MAX_POINTS) -> Figure
     most = max(8, most_points // max(1, len(history.segments)))
     segments_of = history.segments_of_trials()
     best = history.ledger.best
-    for trial in sorted(history.trials, key=lambda t: t is best):  # the best one last, so on top
+    for trial in sorted(history.trials, key=lambda t: t is best):  # the best one last, so that it is on top
         for segment in segments_of.get(trial.number, ()):
             points = _points(trial, segment, x, y)
             shade = "best" if trial is best else f"shade-{shades(segment.seconds)}"

@@ -1,4 +1,4 @@
-"""Files and folders of checkpoints: to delete and list them, and to pack one into an archive.
+"""Delete and list the files and folders of checkpoints, and pack a checkpoint into an archive.
 
 An archive is a plain tar file of what training code wrote. Members that would lead out of its folder are refused.
 """
@@ -30,7 +30,7 @@ def list_files(path: Path) -> list[Path]:
 
 def remove_empty_folders(folders: Iterable[Path]) -> None:
     for folder in folders:
-        with contextlib.suppress(OSError):  # it holds something
+        with contextlib.suppress(OSError):  # the folder is not empty
             folder.rmdir()
 
 

@@ -8,7 +8,7 @@ when the process that runs the study commits it:
     path = store.get(trial, stored.name, into)                                                   where the trial is resumed
 
 An attempt is one try at writing a checkpoint, and has a name of its own: a worker that was given up may still write, and must
-not write into the files of another one. What was put and never committed is no checkpoint, and is deleted at the next start. A
+not write into the files of another one. What was put and never committed does not count, and is deleted at the next start. A
 store is sent to other machines, so it holds only its address; `Checkpoints` holds the index.
 
 Where machines share nothing, a checkpoint travels through the driver as bytes: the worker has `BytesTransfer`, whose `put`
@@ -73,7 +73,7 @@ class CheckpointStore(CheckpointAccess, Protocol):
         ...
 
     def has(self, trial: int, name: str) -> bool:
-        """Return whether a listed or committed checkpoint is still there, as far as that can be found out at once."""
+        """Return whether a listed or committed checkpoint is still there; True where checking would take a request."""
         ...
 
     def commit(self, trial: int, step: int, attempt: str = "", archive: bytes | None = None) -> StoredCheckpoint:
@@ -240,14 +240,14 @@ def open_checkpoint_store(where: Path | str) -> CheckpointStore:
 
 
 def make_location_entry(where: str | Path | None) -> dict[str, str]:
-    """Return the place for checkpoints as an entry of a study's target: nothing if none is named, a folder as a full path."""
+    """Return the entry `checkpoints` of a study's target: empty if `where` is None; a folder becomes a full path."""
     if where is None:
         return {}
     if not isinstance(where, str | Path) or not str(where):
         raise RunnerError(f"checkpoints={where!r} must be a folder, or a place like s3://bucket/runs")
     if "://" not in str(where):
         return {"checkpoints": str(Path(where).absolute())}
-    open_checkpoint_store(str(where))  # a place that could never be used is an error now
+    open_checkpoint_store(str(where))  # raise an error now if the place can never be used
     return {"checkpoints": str(where)}
 
 

@@ -30,9 +30,8 @@ from shoestring.runners.checkpoints.checkpoint_store import (
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
 from shoestring.runners.checkpoints.trial_logs import remove_empty_logs
 
-_WORK_PER_SAVE = (
-    50  # a trial is saved when its unsaved work took this many times as long as a save: at most 2 % of its time
-)
+# A trial is saved when its unsaved work took this many times as long as a save, so saving takes at most 2 % of its time.
+_WORK_PER_SAVE = 50
 
 
 class Checkpoints:
@@ -99,7 +98,7 @@ class Checkpoints:
 
     @property
     def root(self) -> Path:
-        """A folder on this machine: that of the checkpoints if they are in one, else a temporary one for logs."""
+        """The folder of the checkpoints; if they are not in a folder, a temporary folder for logs."""
         return self.store.root if isinstance(self.store, FolderStore) else get_temporary_folder(self)
 
     def folder(self, trial: int) -> Path:
@@ -149,8 +148,8 @@ class Checkpoints:
     def decide_save(self, trial: int, step: int, value: float | None, *, last: bool, unsaved_s: float) -> bool:
         """Note the value of this step; return whether to save: at the last step, at a new best value, or when it is worth it.
 
-        A save is worth it when the trial has 50 times as much unsaved work as saving takes. So a kill costs a trial no more than
-        that, or one step where a step is longer.
+        A save is worth it when the unsaved work took more than 50 times as long as a save. So a trial whose process is killed
+        loses no more work than that, or one step if a step takes longer.
         """
         is_better = value is not None and math.isfinite(value) and self.sign * value < self.best_loss
         if is_better and value is not None:
@@ -201,14 +200,13 @@ class Checkpoints:
     def evict_over_limit(self, keep: set[int]) -> list[Lost]:
         """Evict the checkpoints of the least recently saved trials while the limit is exceeded; return the losses.
 
-        Those of the trials in `keep` and of the best trial stay.
+        The checkpoints of the trials in `keep` and of the best trial are not evicted.
         """
         if self._index is None:  # the study was not started: its store may be the very thing that failed
             return []
         if self._total_bytes() > self.at_most_bytes:
-            for (
-                trial
-            ) in self._to_prune:  # after a crash a step is trained again: better than to evict a whole trial now
+            # After a crash, one step may have to be trained again; that is better than to evict a whole trial now.
+            for trial in self._to_prune:
                 self._prune(trial)
         best = self._best[0] if self._best else None
         lost: list[Lost] = []

@@ -4,7 +4,7 @@
     PLACE/trial-0007/step-000012.ATTEMPT.whole     an empty object, which says that the archive is complete
 
 Such places cannot rename, or only by copying, so an archive becomes a checkpoint when a second, empty object is put beside it.
-Access rights are configured as fsspec does it, by the environment of each machine; none of that is stored here.
+Access rights are those that fsspec finds in the environment of each machine; none of them is stored here.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RemoteStore:
                 self.delete(trial, name)
 
     def has(self, trial: int, name: str) -> bool:
-        return True  # asking takes a request; one that is gone is noticed when it is fetched
+        return True  # a check would take a request; a missing checkpoint is noticed when it is fetched
 
     def commit(self, trial: int, step: int, attempt: str = "", archive: bytes | None = None) -> StoredCheckpoint:
         name = _join(step, attempt)
@@ -187,7 +187,7 @@ class RemoteStore:
 
     @cached_property
     def _local_folder(self) -> FolderStore:
-        """Where training code writes on this machine."""
+        """The folder into which training code writes on this machine."""
         return FolderStore(get_temporary_folder(self))
 
     def _place(self, trial: int, name: str) -> str:

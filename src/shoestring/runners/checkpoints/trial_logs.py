@@ -13,8 +13,8 @@ from pathlib import Path
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 CHECK = "resume-check.txt"  # what the copy of a trial prints in a resume check
-MAX_BYTES = 10_000_000  # a file
-_READ_BYTES = 1_000_000  # the most that is shown by default
+MAX_BYTES = 10_000_000  # of one file
+_READ_BYTES = 1_000_000  # of a log that is read, by default
 
 
 def log_files(folder: Path) -> list[Path]:
@@ -47,7 +47,7 @@ def cut_long_logs(folders: Iterable[Path], max_bytes: int = MAX_BYTES) -> None:
 
 def remove_empty_logs(folders: Iterable[Path]) -> None:
     for file in (folder / name for folder in folders for name in (STDOUT, STDERR, CHECK)):
-        with contextlib.suppress(OSError):  # none
+        with contextlib.suppress(OSError):  # no such log
             if not file.stat().st_size:
                 file.unlink()
 

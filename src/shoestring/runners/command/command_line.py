@@ -1,15 +1,15 @@
-"""What goes into a command and what comes out of it.
+"""The arguments and the environment of a command, and the reports that it writes.
 
 Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}`, `{until}`,
-`{max_steps}` by what the variables below hold. An argument with the placeholder of an inactive parameter is left out, so write
-`--momentum={momentum}` as one word. Any other `{word}` is an error, raised before anything is trained; write `{{word}}` to have
-`{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
+`{max_steps}` by the values of the variables below. An argument with the placeholder of an inactive parameter is left out, so
+write `--momentum={momentum}` as one word. Any other `{word}` is an error, raised before anything is trained; write `{{word}}` to
+have `{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
 
     SHOESTRING_CONFIG       file with all parameters as one JSON object
     SHOESTRING_CHECKPOINT   directory that lasts as long as the trial; empty when the trial begins
     SHOESTRING_STEP         the step to continue from, 0 at the start
     SHOESTRING_UNTIL        the last step that is ordered: stop after it
-    SHOESTRING_MAX_STEPS    steps of a full training: what a schedule is made for
+    SHOESTRING_MAX_STEPS    steps of a full training, for learning-rate schedules
     SHOESTRING_VALIDATE     each, last or none: which steps are to be validated
     SHOESTRING_REPORT       file to which reports may be appended, instead of printing them
     SHOESTRING_DEVICE       the device of this worker, where devices were named; the same as CUDA_VISIBLE_DEVICES
@@ -51,14 +51,14 @@ def check_arguments(argv: Sequence[str], space: Space) -> None:
     """Raise a RunnerError, one line with a remedy, for a command that could never work."""
     if not argv or not argv[0]:
         raise RunnerError("the command is empty: write it after --, as in -- python train.py --lr={lr}")
-    if not _words(argv[0]) and shutil.which(argv[0]) is None:
+    if not _placeholder_names(argv[0]) and shutil.which(argv[0]) is None:
         if Path(argv[0]).is_file():
             raise RunnerError(
                 f"the command {argv[0]!r} is not executable: chmod +x it, or name its interpreter: python {argv[0]}"
             )
         raise RunnerError(f"the command {argv[0]!r} was not found: check its name, or give its path")
     names = [*space.parameters, *_PLACEHOLDERS]
-    for word in _words(*argv):
+    for word in _placeholder_names(*argv):
         if word in _PLACEHOLDERS and word in space.parameters:
             raise RunnerError(
                 f"{{{word}}} is ambiguous: it names a parameter and the trial's {word}; rename the parameter"
@@ -70,7 +70,7 @@ def check_arguments(argv: Sequence[str], space: Space) -> None:
             raise RunnerError(
                 f"{{{word}}} is not a parameter of the space. {hint} To have these braces in the command, write {{{{{word}}}}}"
             )
-        if word in space.parameters and any("\0" in text for text in _texts(space.parameters[word])):
+        if word in space.parameters and any("\0" in text for text in _option_arguments(space.parameters[word])):
             raise RunnerError(
                 f"{{{word}}} has an option with the character NUL, which no argument can hold: leave it out, "
                 f"or read the parameter from the file in {_CONFIG_VARIABLE}"
@@ -79,7 +79,7 @@ def check_arguments(argv: Sequence[str], space: Space) -> None:
 
 def find_unused(argv: Sequence[str], space: Space) -> list[str]:
     """Return the parameters that the command seems to ignore: others have a placeholder, but these and `{config}` do not."""
-    placed = set(_words(*argv))
+    placed = set(_placeholder_names(*argv))
     whole_config = "config" in placed or any(_CONFIG_VARIABLE in argument for argument in argv)
     varied = [name for name, parameter in space.parameters.items() if not isinstance(parameter, Constant)]
     if whole_config or not placed.intersection(varied):
@@ -89,9 +89,9 @@ def find_unused(argv: Sequence[str], space: Space) -> list[str]:
 
 def fill_in(argv: Sequence[str], space: Space, config: Config, places: Mapping[str, str]) -> list[str]:
     """Return the arguments for one config."""
-    known = {name: _word(value) for name, value in config.items()} | dict(places)
+    known = {name: _to_argument(value) for name, value in config.items()} | dict(places)
     inactive = {name for name in space.parameters if name not in config}
-    wanted = [argument for argument in argv if not inactive.intersection(_words(argument))]
+    wanted = [argument for argument in argv if not inactive.intersection(_placeholder_names(argument))]
 
     def fill(found: re.Match[str]) -> str:
         in_braces, escaped, alone = found.groups()
@@ -213,8 +213,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) or (type(value) is int and abs(value) < 1 << 63)
 
 
-def _words(*arguments: str) -> list[str]:
-    """Return the placeholders of these arguments."""
+def _placeholder_names(*arguments: str) -> list[str]:
+    """Return the names of the placeholders in these arguments."""
     return [
         in_braces or alone
         for argument in arguments
@@ -223,11 +223,11 @@ def _words(*arguments: str) -> list[str]:
     ]
 
 
-def _texts(parameter: Parameter) -> list[str]:
-    """Return all words that a parameter may become, if it has a list of options."""
-    return [_word(value) for value in parameter.levels(1)] if isinstance(parameter, Choice | Constant) else []
+def _option_arguments(parameter: Parameter) -> list[str]:
+    """Return all arguments that a parameter may become, if it has a list of options."""
+    return [_to_argument(value) for value in parameter.levels(1)] if isinstance(parameter, Choice | Constant) else []
 
 
-def _word(value: Any) -> str:
+def _to_argument(value: Any) -> str:
     """Return a parameter's value as an argument: text as it is, everything else as in JSON."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -11,9 +11,9 @@ without a value and an even share of the cost. It does not count as diverged, ev
 which `null` is reported where a value was ordered does. The receipt of the last step is held back until the command has ended,
 because only then is it known whether the step was saved; the time in between belongs to that step.
 
-Which step does the directory hold? The reports say so with "saved". A command that never says so is trusted after a clean exit
-only: then a directory that is not empty holds the last step. In all other cases nothing is known, the directory is emptied, and
-the trial begins from the start.
+The reports say with "saved" which step the directory holds. A command that never says so is trusted only after a clean exit:
+then a directory that is not empty holds the last step. In all other cases nothing is known: the directory is emptied, and the
+trial begins from the start.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CommandRun:
 
     order: Order
     former_configs: Sequence[Config]  # configs of steps that may have to be trained again
-    worker_number: int  # number of the worker of its order
+    worker_number: int  # number of the worker that carries out its order
     folder: Path
     group: ProcessGroup
     process: subprocess.Popen[bytes]
@@ -58,8 +58,8 @@ class CommandRun:
     since: float = 0.0  # when its present step began
     has_reported: bool = False
     bare_numbers: bool = True  # whether bare numbers count as reports
-    last: Receipt | None = None  # of its last step, held back until the command has ended
-    last_by_clock: bool = True  # whether its cost was measured, not reported
+    last: Receipt | None = None  # receipt of its last step, held back until the command has ended
+    last_by_clock: bool = True  # whether the cost in `last` was measured, not reported
 
     @classmethod
     def launch(
@@ -173,7 +173,7 @@ class CommandRun:
         self.update_state(pid=0, started="")
 
     def describe_exit(self, code: int) -> str:
-        """Describe how the command ended, with the end of its standard error."""
+        """Return how the command ended, and the end of its standard error."""
         with (self.folder / STDERR).open("rb") as errors:
             size = errors.seek(0, os.SEEK_END)
             begin = self.errors_from if self.errors_from <= size else 0  # a long log was cut

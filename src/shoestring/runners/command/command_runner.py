@@ -1,8 +1,8 @@
 """The command runner: any executable, in any language, run without a shell.
 
-`command_line` says what goes into a command and what comes out. An order is one run of it (`command_run`), from the step that its
-checkpoint directory holds to the last step that was ordered; or several runs, when steps that had other configs are trained
-again. A command that was ended by a signal, not by us, is lost, and its order goes back to the loop.
+`command_line` describes the arguments and the reports of a command. An order is one run of it (`command_run`), from the step that
+its checkpoint directory holds to the last step that was ordered; or several runs, when steps that had other configs are trained
+again. If a signal that this runner did not send ends a command, the step is lost, and its order goes back to the loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shoestring.runners.runner import (
 )
 
 _POLL_S = 0.05  # how often the report file and the exit code are checked; standard output is read at once
-_LAST_POLL_S = 0.005
+_LAST_POLL_S = 0.005  # the same, once a command has closed its standard output
 _WHAT_TO_PRINT = (
     'the command ended without a report: let it print a line like {"value": 0.3} after each step, '
     "or append it to the file in SHOESTRING_REPORT"
@@ -100,7 +100,7 @@ class CommandRunner:
         self._folders.start(ledger)
         self._clock.start(ledger)
         survivors = {trial.number: read_saved_step(self._folders.folder(trial.number)) for trial in ledger.trials}
-        # A checkpoint beyond what was recorded cannot be named in the ledger: that trial starts from nothing.
+        # The ledger cannot name a checkpoint beyond the last recorded step, so that trial starts from its first step.
         return {trial: step for trial, step in survivors.items() if 0 < step <= ledger.trials[trial].steps}
 
     def submit(self, order: Order, resumable_step: int, former_configs: Sequence[Config] = ()) -> None:
@@ -147,7 +147,7 @@ class CommandRunner:
         self._events.clear()
         self._waiting.clear()
         self._guard.close()
-        if pause:  # otherwise they belong to another process by now
+        if pause:  # otherwise another process has taken over the folders
             self._folders.close()
 
     # beginning -------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class CommandRunner:
 
     def _read_events(self, run: CommandRun) -> list[RunnerEvent]:
         """Return what one command has reported and done since the last call."""
-        exited = run.group.has_exited()  # asked before reading, so that what is read below is everything
+        exited = run.group.has_exited()  # checked before reading, so that what is read below is everything
         events: list[RunnerEvent] = []
         try:
             for line in run.output.lines(exited):
@@ -273,7 +273,7 @@ class CommandRunner:
         return replace(last, saved_step=run.state.saved_step, cost=cost, at=self.now())
 
     def _end_run(self, run: CommandRun, why: str) -> list[RunnerEvent]:
-        """End the run with its order. What was not saved is lost, except in a complete trial, where it is not needed."""
+        """End the run; return the loss of what was not saved, which a complete trial does not need."""
         self._forget(run)
         if run.state.saved_step == run.step or run.step >= self._max_steps:
             return []
@@ -287,7 +287,7 @@ class CommandRunner:
         return Lost(trial=trial, resumable_step=saved_step, seconds=seconds, why=how, death=True, worker=worker)
 
     def _fail(self, run: CommandRun, text: str) -> list[RunnerEvent]:
-        if run.last is not None:  # all its steps were done before
+        if run.last is not None:  # all its steps were finished before
             return self._end_leg(run, run.last, text)
         return [self._break_off(run, "failed", text, at=self.now())]
 

@@ -1,4 +1,4 @@
-"""What is known about a trial's command from one run of the study to the next: a file in the trial's folder.
+"""Remember a trial's command from one run of the study to the next, in a file in the trial's folder.
 
 The file names the process that is running and when it started. A run that was killed together with its guard (see `GroupGuard`)
 leaves such a process behind. The next run ends it first, so that it cannot write into checkpoints that others continue from. A
@@ -31,7 +31,7 @@ class CommandState:
 
     @classmethod
     def read(cls, folder: Path) -> CommandState:
-        """Return the state in this folder; the default, which says that nothing is known, if there is none or it is damaged."""
+        """Return the state in this folder; if the file is missing or damaged, a state that says that nothing is known."""
         try:
             found = cls(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -58,7 +58,7 @@ def started_at(pid: int) -> str:
 
 
 def _ask_ps(pid: int) -> str:
-    """Do the same where there is no /proc, as on macOS."""
+    """Return what `started_at` returns, where there is no /proc, as on macOS."""
     columns = ["-o", "stat=", "-o", "lstart="]
     listed = subprocess.run(["ps", *columns, "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, started = listed.stdout.strip().partition(" ")

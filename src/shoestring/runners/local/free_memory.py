@@ -1,7 +1,7 @@
 """Measure the memory that is free for paused trials: of the machine, of its container, and of the GPUs that PyTorch uses.
 
-It is read from files of Linux, and unknown on other systems. Frameworks other than PyTorch do not report how much of a GPU's
-memory is free, so only an out-of-memory error shows that it is full.
+On Linux it is read from system files; on other systems it is unknown. Frameworks other than PyTorch do not report how much of a
+GPU's memory is free, so only an out-of-memory error shows that it is full.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_unused_memory() -> None:
-    """Free the objects that nothing refers to any more, and what PyTorch keeps for later."""
+    """Free the objects that nothing refers to any more, and the GPU memory that PyTorch caches."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -82,13 +82,13 @@ def _container_limits(
                 if most != "max":
                     stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
                     yield int(most), int((folder / used).read_text()) - int(stat.get(idle, 0))
-            except (OSError, ValueError):  # a group that cannot be looked at from inside
+            except (OSError, ValueError):  # a group whose files cannot be read from inside a container
                 continue
 
 
 def _read_gpus() -> list[MemoryState]:
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():  # asking would start CUDA in a process that does not use it
+    if torch is None or not torch.cuda.is_initialized():  # a query would start CUDA in a process that does not use it
         return []
     states = []
     for device in range(torch.cuda.device_count()):

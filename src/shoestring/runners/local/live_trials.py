@@ -1,11 +1,11 @@
 """The trials that are alive in this process: one is trained, the others are paused in memory, as many as there is room for.
 
-To resume a trial from memory costs nothing; from disk it costs a save and a load. So a trial is moved to disk only when there
-are more than the user's limit, or when less than a quarter of the memory would be left after one more trial has begun. The
+Resuming a trial from memory costs nothing; resuming it from disk costs a save and a load. So a trial is moved to disk only when
+there are more than the user's limit, or when less than a quarter of the memory would be left after one more trial has begun. The
 size of a trial is measured: it is the growth of this process with each trial that began. Where memory cannot be measured,
-eight are kept. Training code that runs out of memory all the same is tried again without the others: see `LocalRunner`.
+eight are kept. If training code runs out of memory all the same, it is tried again without the others: see `LocalRunner`.
 
-Trials that take turns do not disturb each other: each has the global random generators to itself.
+Trials that take turns do not disturb each other: each has its own state of the global random generators.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoestring.runners.training.code import Live
 from shoestring.runners.training.random_state import RandomState
 
 _FREE_SHARE = 0.25  # of all memory: room for the peak of a step, and for other processes
-_LOOK_SHARE = 100  # memory is read again after so many times the duration of the last reading
+_PAUSE_PER_READING = 100  # memory is read again after this many times the duration of the last reading
 
 
 class LiveTrials:
@@ -55,7 +55,7 @@ class LiveTrials:
         return self._by_trial[trial]
 
     def train(self, trial: int, resumable_step: int, resume: Callable[[], Live]) -> Live:
-        """Return the trial as it is after `resumable_step`, from memory if it is there, else by `resume`; pause all others."""
+        """Return the trial after `resumable_step`, from memory if it is there, else from `resume`; pause the trial before it."""
         live = self._by_trial.pop(trial, None)
         if self._training is not None and self._training != trial:
             self._random[self._training] = RandomState.take()
@@ -100,11 +100,11 @@ class LiveTrials:
             return DEFAULT_LIVE_TRIALS
         self._measure_size(states)
         took_s = time.monotonic() - now
-        self._read_again_at = now + took_s * (1 + _LOOK_SHARE)
+        self._read_again_at = now + took_s * (1 + _PAUSE_PER_READING)
         return len(self) - max(_count_surplus(state, size) for state, size in zip(states, self._size, strict=True))
 
     def _measure_size(self, states: list[MemoryState]) -> None:
-        """Measure the largest trial. The first readings are dropped later: they may include data that all trials share."""
+        """Measure the largest trial. The second reading replaces the first, which may include data that all trials share."""
         self._readings += 1
         if self._readings <= 2 or len(self._size) != len(states):
             self._size = [0] * len(states)

@@ -2,10 +2,10 @@
 
 A step cannot be ended before it is done, so a budget of seconds or dollars can be exceeded by at most one step.
 
-Paused trials stay in memory (see `live_trials`) and are saved late: at a new best value, when a trial has more unsaved work
-than a save is worth (see `Checkpoints.decide_save`), when there is no room for it, and at the end, the last trained first, for at
-most 2 % of the budget. When this process is killed, the unsaved work is lost and trained again if it is needed; the receipts
-are stored.
+Paused trials stay in memory (see `live_trials`). A trial is saved at its last step, at a new best value, when much of its work is
+unsaved (see `Checkpoints.decide_save`), and when there is no room for it in memory. The others are saved at the end, the last
+trained first, for at most 2 % of the budget. When this process is killed, the unsaved work is lost, and is trained again if it is
+needed; the receipts are stored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from shoestring.runners.training.code import RAISED, Ended, Live, can_save
 from shoestring.runners.training.resume_check import note_check, note_unfinished_check, preserve_random_state
 
 # Limit on the time for saving at the end: a share of a budget of time, else of the time so far. Most of hundreds of poor trials
-# are not worth a save; those that are needed are trained again.
+# are never continued; those that are needed are trained again.
 _SAVING_SHARE = 0.02
 _MIN_SAVING_S = 1.0  # the least time for saving where time is not charged
 
@@ -69,14 +69,14 @@ class LocalRunner:
         self.can_save: bool | None = can_save(target)
         self._lives = LiveTrials(live)
         self._order: Order | None = None
-        self._former_configs: Sequence[Config] = ()  # of steps that may have to be trained again for that order
+        self._former_configs: Sequence[Config] = ()  # configs of steps that may have to be trained again for `_order`
         self._waiting = WaitingOrders()
         self._since = 0.0
         self._checked_order: int | None = None
         self.max_steps = 1  # steps of a full training; set by `start`
-        self._total_s: float | None = None  # of the budget; None: it is in epochs
+        self._total_s: float | None = None  # seconds that the whole budget is enough for; None: a budget in epochs
         self._is_paused = False  # whether `pause` was called since the last order
-        self._unsaved_s: float | None = 0.0  # to save all that is alive; None: to be computed again
+        self._unsaved_s: float | None = 0.0  # expected seconds to save all live trials; None: must be computed again
         self._clock = Clock()
 
     def now(self) -> float:
@@ -92,7 +92,7 @@ class LocalRunner:
         return survivors
 
     def submit(self, order: Order, resumable_step: int, former_configs: Sequence[Config] = ()) -> None:
-        """Several orders are carried out one after the other."""
+        """Begin an order; it waits while another one is open, because orders are carried out one after the other."""
         self._is_paused = False
         if self._order is None:
             self._begin(order, resumable_step, former_configs)
@@ -115,7 +115,7 @@ class LocalRunner:
                 value = ordered_value(order, step, result.value)
                 saving_s = self._save_if_due(live, order.trial, value)
                 losses, evicting_s = self._evict()
-        except RAISED as error:  # Ended too
+        except RAISED as error:  # RAISED includes Ended
             events = self._give_up_check(order, step, check)
             return events + self._break_off(order, step, error)
         saved_step = self.checkpoints.newest_step(order.trial, up_to=step)
@@ -142,7 +142,7 @@ class LocalRunner:
     @property
     def saving_reserve_s(self) -> float:
         """The seconds to reserve for saving, at most 2 % of the budget."""
-        if self._unsaved_s is None:  # asked several times a step, of hundreds of trials
+        if self._unsaved_s is None:  # kept, because it is needed several times per step, for hundreds of trials
             unsaved = (trial for trial, live in self._lives if _can_be_saved(live))
             self._unsaved_s = sum(map(self.checkpoints.expected_save_s, unsaved))
         return min(self._unsaved_s, self._max_saving_s())
@@ -150,21 +150,21 @@ class LocalRunner:
     def pause(self) -> float:
         """Save the trials, the last trained first, as long as there is time; return the seconds that this took.
 
-        All are written before the first is committed, which waits for the disk. The first may take all the time that is left:
-        after Ctrl-C it is worth more than 2 % of the budget, and at the budget limit nothing is left.
+        All are written before the first is committed, because a commit waits for the disk. Saving the first one may take all the
+        time that is left in the budget, because after Ctrl-C the trial that was trained last is worth more than 2 % of it.
         """
         self._is_paused, self._unsaved_s = True, None
         began, max_s = time.monotonic(), self._max_saving_s()
         left_s = math.inf if self._total_s is None else max(max_s, self._total_s - self.now())
         written: list[tuple[int, Live, float]] = []
-        commit_s = 0.0  # what waiting for the disk will take
+        commit_s = 0.0  # the expected time of the commits
         for trial, live in reversed(self._lives):
             if not _can_be_saved(live):
                 continue
             began_one, expected_s = time.monotonic(), self.checkpoints.expected_save_s(trial)
             if began_one - began + commit_s + expected_s > (max_s if written else left_s):
                 break
-            with contextlib.suppress(*RAISED):  # what cannot be saved is trained again
+            with contextlib.suppress(*RAISED):  # a trial that cannot be saved is trained again
                 live.save(self.checkpoints.partial_path(trial, live.step))
                 written_s = time.monotonic() - began_one
                 written.append((trial, live, written_s))
@@ -180,7 +180,7 @@ class LocalRunner:
         return max(_MIN_SAVING_S, _SAVING_SHARE * self.now())
 
     def close(self, pause: bool = True) -> None:
-        if pause:  # otherwise the checkpoints belong to another process by now
+        if pause:  # otherwise another process has taken over the checkpoints
             if not self._is_paused:
                 self.pause()
             self.checkpoints.evict_over_limit(keep=set())
@@ -211,7 +211,7 @@ class LocalRunner:
         return config_at(live.step + 1, self._order, self._former_configs)
 
     def _break_off(self, order: Order, step: int, error: BaseException) -> list[RunnerEvent]:
-        """The step was not completed: the trial has ended or failed. If it ran out of memory it is tried again alone."""
+        """Return the events of a step that ended the trial or failed. A step that ran out of memory is tried again alone."""
         if len(self._lives) > 1 and is_out_of_memory(error):
             return self._try_again_alone(order, step, error)
         event = self._end(order, step) if isinstance(error, Ended) else self._fail(order, step, error)
@@ -231,9 +231,10 @@ class LocalRunner:
     # the resume check ------------------------------------------------------------------------------------------------
 
     def _check_resuming(self, order: Order, live: Live) -> tuple[float | None, float] | None:
-        """Make a resume check if the order pays for one: return the value of the next step from a checkpoint, and the seconds.
+        """Make a resume check if one is due; return the value of the next step from a checkpoint, and the seconds.
 
-        It needs a step with a value, and a trial that has made a step by itself: one that was just resumed is a copy too.
+        Only a step with a value can be checked, and only in a trial that has trained a step since it was resumed: until then it
+        is itself a copy.
         """
         due = order.check and self._checked_order != order.number and order.validates(live.step + 1)
         if not due or not live.can_save or live.step == live.resumed_at:
@@ -260,17 +261,17 @@ class LocalRunner:
     # memory and disk -------------------------------------------------------------------------------------------------
 
     def _save_if_due(self, live: Live, trial: int, value: float | None) -> float:
-        """Return the seconds that it took."""
+        """Save the trial if a save is due; return the seconds that this took."""
         is_complete = live.step >= self.max_steps
         due = self.checkpoints.decide_save(trial, live.step, value, last=is_complete, unsaved_s=live.unsaved_s)
         return self._save(trial, live) if due else 0.0
 
     def _save(self, trial: int, live: Live) -> float:
-        """Save a trial if it can be saved and is not; return the seconds that it took."""
+        """Save a trial that can be saved and has unsaved work; return the seconds that this took."""
         return self.checkpoints.save(trial, live.step, live.save) if _can_be_saved(live) else 0.0
 
     def _evict(self) -> tuple[list[RunnerEvent], float]:
-        """Move trials for which there is no room to disk; one that cannot be saved is lost. Return losses and seconds."""
+        """Move the trials for which there is no room to disk; return the losses and the seconds that this took."""
         losses: list[RunnerEvent] = []
         seconds = 0.0
         for trial, _ in self._lives.find_surplus():
@@ -310,7 +311,7 @@ class LocalRunner:
 
 
 def _can_be_saved(live: Live) -> bool:
-    """Return whether the trial holds unsaved work, and is in the state of a step."""
+    """Return whether the trial can be saved now: it has unsaved work, and is not in the middle of a step."""
     return bool(live.can_save) and live.is_between_steps and live.unsaved_s > 0
 
 

@@ -25,7 +25,7 @@ class ProcessTrial(RemoteTrial):
     """A trial that is alive in the process `worker`."""
 
     worker: WorkerProcess
-    worker_number: int = 0  # number of the worker of its order
+    worker_number: int = 0  # number of the worker that carries out its order
     copy: WorkerProcess | None = None  # makes the resume check, while the trial itself waits
 
     @property
@@ -47,7 +47,7 @@ class ProcessTrial(RemoteTrial):
         """Record the result of the step that the copy trained; return its process, which is not needed any more."""
         assert self.check_since is not None
         assert self.copy is not None
-        has_stepped = answer["is"] == "stepped"  # otherwise the copy could not be continued at all
+        has_stepped = answer["is"] == "stepped"  # otherwise the copy could not train the step at all
         self.check = (answer["value"] if has_stepped else None, max(0.0, self.now() - self.check_since))
         copy, self.copy, self.check_since = self.copy, None, None
         return copy
@@ -141,7 +141,7 @@ class LiveProcesses:
         )
 
     def _make_room(self, device: str) -> None:
-        """Use the process of a paused trial that is saved, which is faster than waiting for imports."""
+        """Make a saved, paused trial give back its process: using that is faster than waiting for imports in a new one."""
         for trial in self:
             if trial.order is None and trial.worker.device == device and _is_replaceable(trial):
                 self._give_back(trial)
@@ -150,9 +150,9 @@ class LiveProcesses:
     # ending ----------------------------------------------------------------------------------------------------------
 
     def keep_paused(self, trial: ProcessTrial, limit: int | None, can_save: bool | None) -> list[RunnerEvent]:
-        """Keep a trial that has just been paused, and at most `limit` of them. One that is not saved is lost."""
+        """Keep a trial that has just been paused, and at most `limit` paused ones; return the losses of those that are ended."""
         self._by_trial[trial.number] = self._by_trial.pop(trial.number)
-        if trial.worker.reusable:  # a plain function keeps nothing alive: the next trial may have its process
+        if trial.worker.reusable:  # a plain function keeps no state in its process: the next trial may use it
             self._give_back(trial)
         limit = limit or (len(self._workers.devices) if can_save else DEFAULT_LIVE_TRIALS)
         paused = [trial for trial in self if trial.order is None]

@@ -1,11 +1,11 @@
-"""A process that leads a session of its own, with everything that it started: all of it is ended together.
+"""End a process together with all processes that it has started: they form one process group.
 
-Training code starts children: data loaders, servers, shells. They belong to the group of the process that we started. A group
-can be signalled as long as any member is alive, and the number of its leader is not given to others meanwhile. So the group is
-ended when its leader is found to have exited, before the leader is reaped. A child that begins a session of its own (`setsid`,
-`start_new_session=True`) cannot be reached and lives on.
+Training code starts children: data loaders, servers, shells. They belong to the group of the process that we started, which
+leads a session of its own. A group can be signalled as long as any member is alive, and meanwhile the number of its leader is not
+given to another process. So the group is ended when its leader is found to have exited, before the leader is reaped. A child that
+begins a session of its own (`setsid`, `start_new_session=True`) cannot be reached and lives on.
 
-Linux and macOS have all of this. Windows does not: there only the local runner works, and `require_posix` says so.
+Linux and macOS support all of this. Windows does not: there only the local runner works, and `require_posix` says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ProcessGroup:
         """Return whether the leader has exited; the rest of its group is ended at the same moment."""
         if not self._is_over and (seen := _look(self.pid, self._reap)) != "runs":
             self._is_over = True
-            if seen == "waits" or not _exists(self.pid):  # otherwise the number belongs to another process by now
+            if seen == "waits" or not _exists(self.pid):  # otherwise another process may have this number by now
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
             self._reap()
@@ -73,10 +73,10 @@ def end_groups(groups: Sequence[ProcessGroup], grace_s: float) -> None:
     for group in groups:
         group.signal(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
-    stubborn = [group for group in groups if not group.join(deadline - time.monotonic())]
-    for group in stubborn:
+    running = [group for group in groups if not group.join(deadline - time.monotonic())]
+    for group in running:
         group.signal(signal.SIGKILL)
-    for group in stubborn:
+    for group in running:
         group.join(5.0)
 
 
@@ -86,7 +86,7 @@ def _look(pid: int, reap: Callable[[], int | None]) -> Literal["runs", "waits", 
         return "runs" if reap() is None else "reaped"
     try:
         seen = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # by other code
+    except ChildProcessError:  # other code has reaped it
         return "reaped"
     return "runs" if seen is None else "waits"
 

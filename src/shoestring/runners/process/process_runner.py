@@ -2,11 +2,11 @@
 
 A paused trial is a process that waits between two steps. A step runs in its trial's process and is timed there. This process
 only listens, so no worker waits for another, and a running step can be ended when the budget limit is reached. One spare process
-waits with its imports done. At most `live` paused trials are kept: the least recently used one is ended, and is lost if it was
-not saved. A checkpoint is written by the trial's process and committed here.
+waits with its imports done. At most `live` paused trials are kept: when there are more, the least recently used one is ended, and
+is lost if it was not saved. A checkpoint is written by the trial's process and committed here.
 
-When a process dies in a step, what it had not saved is lost, and its order goes back to the loop. When it is silent for too
-long, its step fails. In both cases the trial's checkpoint is left.
+When a process dies in a step, the work that it had not saved is lost, and its order goes back to the loop. When it is silent for
+too long, its step fails. In both cases the trial's checkpoint remains.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         return events
 
     def _read_events(self, worker: WorkerProcess) -> list[RunnerEvent]:
-        if worker.connection.closed:  # dropped because of another process's message a moment ago
+        if worker.connection.closed:  # dropped a moment ago because of another process's message
             return []
         message = worker.receive()
         trial = self._trials.find_owner(worker)
@@ -205,7 +205,7 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
     ) -> dict[ProcessTrial, Mapping[str, Any] | None]:
         deadline, answers = time.monotonic() + within_s, dict[ProcessTrial, Mapping[str, Any] | None]()
         for trial in trials:
-            with contextlib.suppress(ValueError):  # half a message
+            with contextlib.suppress(ValueError):  # an incomplete message
                 answers[trial] = trial.worker.receive(deadline - time.monotonic())
         return answers
 

@@ -1,7 +1,7 @@
 """The worker processes that have no trial: spare ones, and those that are about to end.
 
 One spare process waits with its imports done, so that a trial need not wait for them; where devices are named, one for
-each device. A process that is not needed any more may end in its own time, and is cleared away when it has.
+each device. Nobody waits for the end of a process that is not needed any more; it is cleared away when it has ended.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class SpareWorkers:
             self.spares.append(self._start(device))
 
     def take_back(self, worker: WorkerProcess) -> None:
-        """Keep the process of a trial that is saved or lost: another trial can use it without waiting for imports."""
+        """Take back the process of a trial that is saved or lost: another trial can use it without waiting for imports."""
         if worker.alive and sum(spare.device == worker.device for spare in self.spares) < _MAX_SPARES:
             self.spares.append(worker)
         else:
             self.end_later(worker)
 
     def end_later(self, worker: WorkerProcess) -> None:
-        """Let a process end in its own time."""
+        """Ask a process to end, without waiting for it."""
         worker.send("end")
         self._ending.append(worker)
 

@@ -5,8 +5,8 @@
                      stepped {value, cost, cost_reported, can_save, is_exact, metrics}   ended   failed {text}
 
 The child imports the training code before it says `ready`, so a spare one begins a trial at once. It leads a session of its own:
-Ctrl-C does not reach it, and its own children are ended with it (see `process_group`). Where devices are named it has one for
-life, since a process sees its devices when it first imports what uses them.
+Ctrl-C does not reach it, and its own children are ended with it (see `process_group`). Where devices are named, a child keeps
+its device for life, because a process reads the list of devices when it first imports a library that uses them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class WorkerProcess:
 
     def __init__(self, target: bytes, guard: GroupGuard, device: str = "") -> None:
         self.device = device
-        self.ready = False  # has imported the training code
-        self.reusable = False  # keeps nothing of a finished trial
+        self.ready = False  # it has imported the training code
+        self.reusable = False  # it keeps nothing of a finished trial
         self.started_at = time.monotonic()
         self._guard = guard
         spawn = multiprocessing.get_context("spawn")
@@ -46,7 +46,7 @@ class WorkerProcess:
         self._process = spawn.Process(target=serve, args=(theirs, target), name="shoestring-worker")
         resource_tracker.ensure_running()  # before signals are blocked: it unblocks them
         for other in list(_existing):
-            # To start a process reaps those that have exited; their groups must be ended before.
+            # Starting a process reaps the children that have exited; their groups must be ended before that.
             other.group.has_exited()
         with _ctrl_c_blocked(), _environment(device_variables(device)):
             self._process.start()  # Ctrl-C must not reach the child before it ignores it
@@ -84,7 +84,7 @@ class WorkerProcess:
             return None
 
     def how_it_ended(self) -> str:
-        """Describe how a process whose pipe is closed ended: its exit code or signal in words."""
+        """Return how a process whose pipe is closed has ended: its exit code or signal in words."""
         self.group.join(1.0)
         return describe_exit(self._process.exitcode)
 
@@ -93,7 +93,7 @@ class WorkerProcess:
         return self._process.exitcode
 
     def join(self, within_s: float) -> bool:
-        """Wait for the process to end; return whether it has ended in this time, and is cleared away with its children."""
+        """Wait for the process to end; return whether it has ended in this time. Then it is cleared away with its children."""
         if self.connection.closed:
             return True
         if not self.group.join(within_s):
@@ -129,7 +129,7 @@ def describe_exit(code: int | None) -> str:
 
 @contextlib.contextmanager
 def _ctrl_c_blocked() -> Iterator[None]:
-    """Block Ctrl-C; processes that are started meanwhile inherit that."""
+    """Block Ctrl-C; processes that are started meanwhile inherit the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

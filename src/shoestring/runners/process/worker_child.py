@@ -1,4 +1,4 @@
-"""What a worker process does; `worker` is the side that starts it, and lists the messages.
+"""The code that runs in a worker process; `worker` is the side that starts it, and lists the messages.
 
 What the training code prints, from C code too, goes to the logs of its trial. The process ends when its parent does, however
 that happens: a thread waits for it, so a child in the middle of a long step ends too, together with its own children.
@@ -25,7 +25,7 @@ from shoestring.runners.training.targets import unpack_code
 
 
 def serve(pipe: connection.Connection, pickled: bytes) -> None:
-    """Carry out requests until the end."""
+    """Carry out requests until the parent sends `end` or exits."""
     first_stderr = _prepare_process()
     try:
         target = unpack_code(pickled)

@@ -44,7 +44,7 @@ def connect(cluster: RayCluster) -> bool:
 
 @contextlib.contextmanager
 def _our_signal_handlers() -> Iterator[None]:
-    """Keep our signal handlers. Ray's handler for SIGTERM ends the process, but everything must be paused first."""
+    """Restore our signal handlers afterwards. Ray's handler for SIGTERM ends the process, but trials must be paused first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -57,15 +57,15 @@ def _our_signal_handlers() -> Iterator[None]:
 
 
 def make_remote_worker(
-    cluster: RayCluster, code: bytes, store: CheckpointStore, marker: str, without: list[str]
+    cluster: RayCluster, code: bytes, store: CheckpointStore, marker: str, avoided: list[str]
 ) -> Any:
-    """Start a worker on any node that has room, but on none of those `without`; return its actor.
+    """Start a worker on any node that has room, except the nodes in `avoided`; return its actor.
 
     Ray spreads the workers over the nodes. A worker may have to wait for a node.
     """
     where: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
-    if without:  # Ray still counts them as alive
-        where = {"label_selector": {"ray.io/node-id": f"!in({','.join(without)})"}}
+    if avoided:  # Ray still counts them as alive
+        where = {"label_selector": {"ray.io/node-id": f"!in({','.join(avoided)})"}}
     needs = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "resources": dict(cluster.resources)}
     return _make_remote(RemoteWorker).options(**needs, **where).remote(code, sys.path, store, marker)
 
@@ -108,7 +108,7 @@ def describe_node(node: str) -> set[str]:
 
 
 def describe_resources(cluster: RayCluster) -> str:
-    """Describe what a worker needs and how much of it the cluster has."""
+    """Return a sentence that says what a worker needs and how much of it the cluster has."""
     available = import_ray().cluster_resources()
     wanted = ", ".join(f"{amount:g} {name}" for name, amount in cluster.needs.items())
     found = ", ".join(f"{available.get(name, 0):g} {name}" for name in cluster.needs)

@@ -20,7 +20,7 @@ class RayCluster:
     cpus : float
         CPUs of each worker.
     gpus : float
-        GPUs of each worker; with a part, as 0.5, workers share one.
+        GPUs of each worker; with a fraction such as 0.5, workers share a GPU.
     resources : mapping of str to float
         Custom resources of the cluster that each worker needs.
     prices : mapping of str to float
@@ -38,14 +38,14 @@ class RayCluster:
         If the address is one of a Ray client, or a number is out of range.
     """
 
-    address: str | None = None  # "auto", or host:port; None: RAY_ADDRESS, a cluster on this machine, else a new one
-    cpus: float = 1.0  # of each worker
-    gpus: float = 0.0  # of each worker; with a part, as 0.5, workers share one
-    resources: Mapping[str, float] = field(default_factory=dict)  # custom ones of the cluster, of each worker
-    prices: Mapping[str, float] = field(default_factory=dict)  # of nodes, relative to the budget's rate: see `price_of`
-    runtime_env: Mapping[str, Any] | None = None  # for Ray: working_dir, pip, env_vars of the workers
-    silent_after_s: float = 10.0  # after so long a silent node is given up
-    start_within_s: float = 600.0  # how long to wait for room for the first worker
+    address: str | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    resources: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    runtime_env: Mapping[str, Any] | None = None
+    silent_after_s: float = 10.0
+    start_within_s: float = 600.0
 
     def __post_init__(self) -> None:
         if self.address is not None and self.address.startswith("ray://"):
@@ -84,6 +84,6 @@ class RayCluster:
 
     @property
     def needs(self) -> dict[str, float]:
-        """What a worker needs, by Ray's names."""
+        """The resources that a worker needs, by Ray's names."""
         amounts = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
         return {name: amount for name, amount in amounts.items() if amount > 0}

@@ -1,8 +1,8 @@
-"""The Ray runner: workers on a cluster, any trial in any worker. Only the driver, this process, holds the lease and the ledger.
+"""The Ray runner: workers on a cluster train any trial. Only the driver, this process, holds the lease and the ledger.
 
 Steps run in their worker and are timed there; what the worker reports comes back as the result of a call. A paused trial is
-saved, and its worker is free for another one. Code that cannot save keeps its worker until another trial needs it, and is lost
-then.
+saved, and its worker is free for another one. A trial whose code cannot save keeps its worker until another trial needs that
+worker; then it is lost.
 
 The runner asks for as many workers as the study has. Ray places them as nodes come and go, and the runner uses those that are
 ready. When a worker dies, or its node is silent for ten seconds, its present step is lost and the order goes back to the loop.
@@ -68,7 +68,7 @@ class RayRunner(RemoteRunner[RayTrial]):
         self._cluster = cluster or RayCluster()
         self._pool = WorkerPool(self._cluster, pack_code(train, has_our_main=False), checkpoints, workers)
         self._max_steps = 1
-        self._attempts = (f"{secrets.token_hex(3)}x{n}" for n in itertools.count())  # those of two drivers differ too
+        self._attempts = (f"{secrets.token_hex(3)}x{n}" for n in itertools.count())  # unique among all drivers, too
         self._owns_connection = False  # to the cluster
 
     @property
@@ -77,7 +77,7 @@ class RayRunner(RemoteRunner[RayTrial]):
         return max(1, len(self._pool.ready))
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
-        """Wait until a worker has imported the training code, and for the others that there is room for."""
+        """Wait until a worker has imported the training code, and for the other workers that the cluster has room for."""
         may_save = self.can_save is not False
         self._owns_connection = connect(self._cluster) or self._owns_connection
         survivors = self.checkpoints.start(ledger, is_needed=may_save)
@@ -146,7 +146,7 @@ class RayRunner(RemoteRunner[RayTrial]):
             return own, []
         losses: list[RunnerEvent] = []
         worker = self._pool.choose_free(order.trial)
-        if worker.trial is not None and not worker.is_safe:  # what is alive in it and not saved is lost
+        if worker.trial is not None and not worker.is_safe:  # the trial in it is lost
             why = "another trial needed its worker, and it could not be saved"
             losses.append(Lost(trial=worker.trial.number, resumable_step=worker.trial.saved_step, why=why))
         step = self.checkpoints.newest_step(order.trial, up_to=resumable_step)

@@ -25,9 +25,9 @@ class RayWorker:
     pid: int = 0
     can_reach_store: bool = True  # otherwise checkpoints travel through the driver as bytes
     is_plain: bool = False  # its training code is a function: nothing stays alive
-    can_save: bool | None = None  # whether its training code can, as far as that is known
-    price_factor: float = 1.0  # of its node, relative to the rate of the budget
-    step_s: float = 0.0  # how long its newest step took, of any trial; 0 before the first
+    can_save: bool | None = None  # whether its training code can save; None if that is not known yet
+    price_factor: float = 1.0  # price factor of its node, relative to the rate of the budget
+    step_s: float = 0.0  # how long its newest step took, of whichever trial; 0 before the first
     stopped_s: float = 0.0  # for how long its process has been observed as stopped
     idle_since: float = 0.0
     trial: RayTrial | None = None  # the trial that is alive in it
@@ -64,16 +64,16 @@ class RayTrial(RemoteTrial):
     check_s: float = 0.0  # how long saving for the resume check took
 
     def begin(self, order: Order, former_configs: Sequence[Config]) -> None:
-        """Begin in a worker that had another trial, from a step that is saved (0: from the start)."""
+        """Take an order in a worker that does not have this trial yet, and begin from the saved `step` (0: from the start)."""
         self.take_order(order, former_configs)
         self.start_point = self._make_start_point()
 
     def ask_for_steps(self, attempt: str = "") -> Any:
-        """Return the call whose answer is the next steps. With an `attempt`, due checkpoints come with their steps."""
+        """Request the next steps and return the call. With an `attempt`, the same call writes the checkpoints that are due."""
         start_point, self.start_point = self.start_point, None
         self.attempt, self.asked_at = attempt, self.now()
         check, most = None, CALL_S / self.worker.step_s if self.worker.step_s else 1.0
-        if self.check_since is not None:  # what the check itself takes comes with the answer
+        if self.check_since is not None:  # the time of the check itself comes with the answer
             self.check_s, self.check_since, most = max(0.0, self.now() - self.check_since), None, 1.0
             check = self._make_start_point()
         until = min(self.current_order.until, self.step + max(1, int(min(most, _MAX_STEPS))))
@@ -83,7 +83,7 @@ class RayTrial(RemoteTrial):
         )
 
     def ask_to_save(self, attempt: str) -> Any:
-        """Return the call whose answer is a checkpoint of the present step."""
+        """Request a checkpoint of the present step and return the call."""
         self.attempt, self.asked_at = attempt, self.now()
         return self.worker.actor.save.remote(self.step, attempt)
 

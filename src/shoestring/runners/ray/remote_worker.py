@@ -1,8 +1,8 @@
-"""What runs on the nodes of a Ray cluster: workers, which train, and a monitor on each node.
+"""The actors on the nodes of a Ray cluster: workers, which train, and a monitor on each node.
 
-A worker is an actor that carries out steps of any trial, one call after the other, in the main thread of its process. It never
-decides, and keeps only the trial it had last. A call takes a millisecond or two, so where steps are quick one call trains several
-steps of an order: until the order's end, or until a twentieth of a second has passed.
+A worker is an actor that carries out steps of any trial, one call after the other, in the main thread of its process. It decides
+nothing, and keeps only the trial that it trained last. A call takes a millisecond or two, so where steps are quick one call
+trains several steps of an order: until the order's end, or until a twentieth of a second has passed.
 
 A monitor is another process. It answers while training code holds Python's lock for minutes, as reading a large file can, and
 sees processes that were stopped.
@@ -37,7 +37,7 @@ from shoestring.runners.training.code import RAISED, Live, can_save, shape_of
 from shoestring.runners.training.resume_check import preserve_random_state
 from shoestring.runners.training.targets import unpack_code
 
-Answer = dict[str, Any]  # as `remote_runner` lists them; "took_s" is all that a step took, its checkpoint included
+Answer = dict[str, Any]  # one that `remote_runner` lists; "took_s": seconds of a step, with its checkpoint
 CALL_S = 0.05  # after this time no further step begins in the same call, so that a worker that dies loses little
 
 
@@ -49,7 +49,7 @@ class StartPoint:
     config: Config
     max_steps: int  # steps of a full training
     step: int = 0
-    name: str = ""  # of the checkpoint in its store
+    name: str = ""  # the name of the checkpoint in its store
     archive: bytes | None = None  # the checkpoint itself, for a worker that cannot reach the store
 
 
@@ -58,8 +58,8 @@ class StepCall:
     """A request to train several steps in one call."""
 
     messages: Sequence[Mapping[str, Any]]  # one for each step: config, until, validate, sign of a loss
-    attempt: str  # at checkpoints that are due on the way; empty: the driver asks for them one by one
-    best_loss: float  # so far: a step that is better is to be saved
+    attempt: str  # the attempt at checkpoints that are due in this call; empty: the driver requests them one by one
+    best_loss: float  # the best loss so far: a better step is saved
 
 
 class RemoteWorker:
@@ -106,12 +106,12 @@ class RemoteWorker:
         except FileNotFoundError as error:
             return [{"is": "gone", "text": str(error)}]
         answers, best_loss = list[Answer](), steps.best_loss
-        drafts: list[Answer] = []  # those whose checkpoints are written and still needed
+        drafts: list[Answer] = []  # the answers whose checkpoints are written and still needed
         for message in steps.messages:
             answer, loss, may_continue = self._train_step(message, steps.attempt, best_loss)
             now = time.perf_counter()
             answers.append({**answer, **checked, "took_s": now - since})
-            if loss < best_loss:  # what was written before is neither the best nor the newest any more
+            if loss < best_loss:  # checkpoints that were written before are neither the best nor the newest any more
                 best_loss = loss
                 while drafts:
                     remove(drafts.pop().pop("checkpoint")["path"])
@@ -188,7 +188,7 @@ class RemoteWorker:
         return self._checkpoints.get(start.trial, start.name, into, start.archive)
 
     def _check(self, start: StartPoint, message: Mapping[str, Any]) -> tuple[float | None, float]:
-        """Return the value of the next step trained from a checkpoint, None if there is none, and the seconds it took."""
+        """Return the value of the next step, trained from a checkpoint (None if there is no value), and the seconds it took."""
         began, value = time.perf_counter(), None
         with preserve_random_state():
             copy = self._load(start)
@@ -206,12 +206,12 @@ class NodeMonitor:
     """An actor that needs no resources of its node and answers for the workers there."""
 
     def find_stopped(self, pids: Sequence[int]) -> list[int]:
-        """Return those of these processes that were stopped, and so will neither continue nor end."""
+        """Return the processes among these that were stopped, and so will neither continue nor end."""
         return [pid for pid in pids if _read_process_state(pid) in ("T", "t")]
 
 
 def _read_process_state(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:  # gone, which Ray reports itself, or this is no Linux
+    except OSError:  # the process is gone, which Ray reports itself, or this is not Linux
         return ""

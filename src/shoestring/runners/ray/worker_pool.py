@@ -1,7 +1,7 @@
 """Start, watch and replace the workers that a study has on a Ray cluster.
 
-The pool asks for workers until there are as many as wanted. Those for which the cluster has no room wait there until a node
-comes. Each node with a worker has a monitor, which is asked every two seconds. Silence is counted only while the pool itself
+The pool asks Ray for workers until there are as many as wanted. A worker for which the cluster has no room waits until a node
+comes. Each node with a worker has a monitor, which is called every two seconds. Silence is counted only while the pool itself
 listens: a driver that was busy, or stopped, must not take its nodes for dead.
 """
 
@@ -30,11 +30,11 @@ from shoestring.runners.ray.ray_trial import RayWorker
 
 _POLL_S = 0.5
 _MORE_WORKERS_S = 30.0  # how long to wait for the other workers when the first one is ready
-_ASK_S = 2.0  # between an answer of a monitor and the next call
+_MONITOR_INTERVAL_S = 2.0  # between an answer of a monitor and the next call
 _SUSPECT_S = 3.0  # how long to wait for a node whose worker died before another worker is started
 _AVOIDED_S = 60.0  # for how long Ray counts a dead node as alive
 _FIRST_ANSWER_S = 60.0  # a monitor has to be started first, on a node that may be busy
-_LISTENED_S = 1.0  # the longest silence that is counted from one look to the next
+_LISTENED_S = 1.0  # the longest silence that is counted between two checks
 _MAX_START_DEATHS = 3  # deaths of workers in a row before they are ready: after that, nodes are not the cause
 _LONGEST_DELAY_S = 30.0  # before another worker is started, when they keep dying
 
@@ -53,7 +53,7 @@ class NodeWatch:
     suspect_until: float = 0.0
 
     def suspect(self, now: float) -> None:
-        """Note that a worker died on this node, and have the monitor called at once: it answers if the node is alive."""
+        """Note that a worker died on this node. The monitor is then called at once, and answers if the node is alive."""
         self.suspect_until, self.next_ask = now + _SUSPECT_S, now
 
     def has_been_silent_for(self, limit_s: float) -> bool:
@@ -71,9 +71,9 @@ class WorkerPool:
         self._watches: dict[str, NodeWatch] = {}
         self._marker = secrets.token_hex(6)
         self._looked_at = time.monotonic()
-        self._start_deaths = 0  # of workers in a row that were never ready
+        self._start_deaths = 0  # deaths in a row of workers that were never ready
         self._fill_at = 0.0
-        self._avoided: dict[str, float] = {}  # nodes, and until when
+        self._avoided: dict[str, float] = {}  # node -> until when no worker is started there
         self.last_death = ""
 
     def __iter__(self) -> Iterator[RayWorker]:
@@ -88,7 +88,7 @@ class WorkerPool:
         return [worker for worker in self._workers if worker.is_free]
 
     def choose_free(self, trial: int) -> RayWorker:
-        """Return the free worker to use for this trial: an empty one, else the longest unused of those that are safe."""
+        """Return the free worker to use for this trial: an empty one, else the longest unused one, if possible a safe one."""
         for worker in self.free:
             if worker.trial is not None and worker.trial.number == trial:  # at another step
                 worker.empty()
@@ -105,7 +105,7 @@ class WorkerPool:
         """Start the workers that are missing."""
         now = time.monotonic()
         if any(watch.suspect_until > now for watch in self._watches.values()):
-            return  # whether a worker died alone or with its node is known in a moment
+            return  # in a moment it is known whether a worker died alone or with its node
         self._avoided = {node: until for node, until in self._avoided.items() if until > now}
         bad = {watch.node for watch in self._watches.values() if watch.is_given_up} | self._avoided.keys()
         while len(self._workers) < self.wanted and now >= self._fill_at:
@@ -117,14 +117,14 @@ class WorkerPool:
             self.expect(worker, actor.hello.remote())
 
     def wait_until_ready(self) -> None:
-        """Wait for one worker, and for the others that there is room for."""
+        """Wait for one worker, and for the others that the cluster has room for."""
         began, room = time.monotonic(), count_room(self._cluster)
         if not room:
             warn(f"no node of the Ray cluster has room: {describe_resources(self._cluster)}; waiting for one")
         while not self.ready or len(self.ready) < min(self.wanted, room):
             waited_s = time.monotonic() - began
             if self.ready and waited_s > _MORE_WORKERS_S:
-                return  # others are using the cluster, too
+                return  # other programs use the cluster, too
             if self._start_deaths >= _MAX_START_DEATHS:
                 raise RunnerError(f"workers on the Ray cluster die before they can be used: {self.last_death}")
             if waited_s > self._cluster.start_within_s:
@@ -156,17 +156,17 @@ class WorkerPool:
         self._calls[call] = worker
 
     def listen(self, within_s: float) -> Iterator[tuple[RayWorker, Mapping[str, Any] | None]]:
-        """Yield answers of workers that have a trial, as they come; None instead of an answer: the worker has died."""
+        """Yield (worker, answer) as answers to requests come in; the answer is None if the worker has died."""
         ray = import_ray()
         if not self._calls:
             time.sleep(min(within_s, 0.05))
             return
         ready, _ = ray.wait(list(self._calls), num_returns=1, timeout=within_s)
-        if ready:  # and all others that have been answered by now
+        if ready:  # also return all other calls that have been answered by now
             ready, _ = ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
         for call in ready:
             asked = self._calls.pop(call, None)
-            if asked is None:  # given up because of another answer a moment ago
+            if asked is None:  # given up a moment ago because of another answer
                 continue
             answer = self._read(call)
             if isinstance(asked, NodeWatch):
@@ -180,7 +180,7 @@ class WorkerPool:
                 yield asked, answer
 
     def wait_for(self, workers: list[RayWorker], within_s: float) -> dict[RayWorker, Mapping[str, Any]]:
-        """Return what these workers answer in that time."""
+        """Return the answers that these workers give within this time."""
         calls = {
             call: worker for call, worker in self._calls.items() if isinstance(worker, RayWorker) and worker in workers
         }
@@ -235,16 +235,18 @@ class WorkerPool:
 
     def _handle_monitor(self, watch: NodeWatch, answer: Any) -> None:
         watch.call = None
-        if not isinstance(answer, list):  # it died, and most likely its node with it: no new workers there for a while
+        if not isinstance(answer, list):  # it died, most likely with its node: start no workers there for a while
             self._watches.pop(watch.node, None)
             self._avoided[watch.node] = time.monotonic() + _AVOIDED_S
             return
         heard = time.monotonic()
-        since_s = heard - (watch.next_ask - _ASK_S) if watch.has_answered else 0.0
-        watch.silent_s, watch.has_answered, watch.next_ask, watch.suspect_until = 0.0, True, heard + _ASK_S, 0.0
+        since_s = heard - (watch.next_ask - _MONITOR_INTERVAL_S) if watch.has_answered else 0.0
+        since_s = min(since_s, 2 * _MONITOR_INTERVAL_S)
+        watch.silent_s, watch.has_answered = 0.0, True
+        watch.next_ask, watch.suspect_until = heard + _MONITOR_INTERVAL_S, 0.0
         for worker in self.ready:
             if worker.node == watch.node:
-                worker.stopped_s = worker.stopped_s + min(since_s, 2 * _ASK_S) if worker.pid in answer else 0.0
+                worker.stopped_s = worker.stopped_s + since_s if worker.pid in answer else 0.0
 
     # ending ----------------------------------------------------------------------------------------------------------
 
@@ -266,7 +268,7 @@ class WorkerPool:
         self._workers.clear()
         self._calls.clear()
         self._watches.clear()
-        with contextlib.suppress(Exception):  # a place that is gone by now has no marker either
+        with contextlib.suppress(Exception):  # a store that is gone has no marker either
             self._checkpoints.store.remove_marker(self._marker)
 
 

@@ -1,4 +1,4 @@
-"""What the process runner and the Ray runner have in common: orders are carried out by workers elsewhere.
+"""The part that the process runner and the Ray runner share: workers in other processes carry out the orders.
 
 `RemoteTrial` is the state of one trial; `RemoteRunner` decides what to do when an answer arrives: save, check, write the
 receipt, continue, or give the trial up. Subclasses start workers, carry requests and answers, and notice dead workers.
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=RemoteTrial)
 
 
 class RemoteRunner(ABC, Generic[T]):
-    """Trains in workers elsewhere; see the module."""
+    """Trains in workers in other processes; see the module."""
 
     simulated = False
     saving_reserve_s = 0.0  # every order ends with a checkpoint
@@ -43,7 +43,7 @@ class RemoteRunner(ABC, Generic[T]):
         self._clock = Clock()
         self._waiting = WaitingOrders()
         self._running = RunningSteps()
-        self._events: list[RunnerEvent] = []  # that `wait` has not returned yet
+        self._events: list[RunnerEvent] = []  # events that `wait` has not returned yet
         self._checked_order: int | None = None
         self._silence = SilenceLimit(hung_after_s)
         self._save_s = math.inf  # how long the newest save took
@@ -77,7 +77,7 @@ class RemoteRunner(ABC, Generic[T]):
         return self._running
 
     def interrupt(self, why: str) -> list[RunnerEvent]:
-        """End running steps. A step that is finished gets its receipt, and a moment to be saved."""
+        """End the running steps. A step that is already finished gets its receipt, and a short time for its checkpoint."""
         cut_at, busy = self.now(), self._busy_trials()
         finished = [trial for trial in busy if trial.result is not None]
         unfinished = [trial for trial in busy if trial.result is None]
@@ -99,7 +99,7 @@ class RemoteRunner(ABC, Generic[T]):
     def close(self, pause: bool = True) -> None:
         unsaved = [trial for trial in self._paused_trials() if trial.can_save and not trial.is_saved] if pause else []
         for trial in unsaved:
-            with contextlib.suppress(Exception):  # what cannot be saved is trained again
+            with contextlib.suppress(Exception):  # a trial that cannot be saved is trained again
                 self._request_save(trial)
         self._stop(self._busy_trials())
         for trial, answer in self._wait_for_saves(unsaved, _CLOSE_GRACE_S).items():
@@ -108,13 +108,13 @@ class RemoteRunner(ABC, Generic[T]):
         self._running = RunningSteps()
         self._waiting.clear()
         self._events.clear()
-        if pause:  # otherwise the checkpoints belong to another process by now
+        if pause:  # otherwise another process has taken over the checkpoints
             self.checkpoints.close()
 
-    # what answers lead to --------------------------------------------------------------------------------------------
+    # handling answers ------------------------------------------------------------------------------------------------
 
     def _take_answer(self, trial: T, answer: Mapping[str, Any], *, is_newest: bool = True) -> list[RunnerEvent]:
-        """Handle an answer; `is_newest=False`: the worker continued with the next step in the same call."""
+        """Handle an answer and return its events; `is_newest=False`: the worker trained further steps in the same call."""
         if answer["is"] == "failed":
             return self._break_off(trial, "failed", answer["text"])
         if answer["is"] == "ended":
@@ -158,7 +158,7 @@ class RemoteRunner(ABC, Generic[T]):
         return self._attempt(self._check_resuming, trial, "the copy for the resume check cannot be started")
 
     def _attempt(self, request: Callable[[T], None], trial: T, problem: str) -> list[RunnerEvent]:
-        """Make a request that may fail for want of a disk or of a process; the order fails with it."""
+        """Make a request; if it raises an error, such as a full disk or a process that cannot start, the order fails."""
         try:
             request(trial)
         except Exception as error:
@@ -231,7 +231,7 @@ class RemoteRunner(ABC, Generic[T]):
     def _take_death(self, trial: T, why: str) -> list[RunnerEvent]:
         """Handle a worker that died by itself; a worker that we end is forgotten before it dies."""
         if trial.order is not None:
-            self._checked_order = None  # a check that was under way is made again
+            self._checked_order = None  # a check that was in progress is made again
             return self._lose(trial, why, is_death=True)
         resumable_step, is_lost = trial.saved_step, not trial.is_saved
         self._drop(trial)
@@ -249,21 +249,21 @@ class RemoteRunner(ABC, Generic[T]):
             trial.order = None
         self._end_worker(trial)
 
-    # what the two runners do in their own way ------------------------------------------------------------------------
+    # methods of the two runners --------------------------------------------------------------------------------------
 
     @abstractmethod
     def _listen(self, within_s: float) -> list[RunnerEvent]:
-        """Wait so long for answers; return what comes of them."""
+        """Wait for answers, at most this long; return the events that follow from them."""
 
     @abstractmethod
     def _check_workers(self) -> list[RunnerEvent]:
-        """Replace dead workers; return what was lost with them."""
+        """Find dead workers; return the events that follow, such as lost steps."""
 
     @abstractmethod
     def _begin(
         self, order: Order, resumable_step: int, former_configs: Sequence[Config]
     ) -> tuple[T, list[RunnerEvent]] | None:
-        """Give the order to its trial in a free worker. Return the trial and what was lost; None if it has to wait."""
+        """Give the order to its trial in a free worker; return the trial and the losses, or None if the order has to wait."""
 
     @abstractmethod
     def _request_steps(self, trial: T) -> None:

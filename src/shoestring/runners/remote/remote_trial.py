@@ -1,7 +1,7 @@
-"""A trial that a worker elsewhere trains, as the runner sees it: its step, its order, its receipts.
+"""A trial that is trained by a worker in another process, as the runner sees it: its step, its order, its receipts.
 
 The worker is a process on this machine or an actor on a cluster. A runner sends it requests and gives its answers to the trial,
-which turns them into events. How requests travel is left to the two subclasses, `ProcessTrial` and `RayTrial`.
+which turns them into events. The two subclasses, `ProcessTrial` and `RayTrial`, send the requests.
 
 A step goes through these states:
 
@@ -48,18 +48,18 @@ class RemoteTrial(ABC):
     step: int
     resumed_at: int  # the step from which its worker continued it
     worker_name: str = ""  # for receipts
-    price_factor: float = 1.0  # of its worker, relative to the rate of the budget
+    price_factor: float = 1.0  # price factor of its worker, relative to the rate of the budget
     order: Order | None = None
     former_configs: Sequence[Config] = ()  # configs of steps that may have to be trained again for this order
     since: float = 0.0  # when its present step began
     asked_at: float = 0.0  # when its worker was last sent a request
-    setup_s: float = 0.0  # of that step: time spent waiting for imports
+    setup_s: float = 0.0  # how long its present step has waited for imports
     step_s: float = 0.0  # how long its newest step took
     can_save: bool | None = None
     is_exact: bool = True  # whether its code declares that it resumes exactly
     unsaved_s: float = 0.0  # training time that would be lost with its worker
-    result: StepResult | None = None  # of a finished step whose checkpoint is being written
-    check_since: float | None = None  # when the resume check that is under way began
+    result: StepResult | None = None  # the result of a finished step whose checkpoint is being written
+    check_since: float | None = None  # when the present resume check began
     check: tuple[float | None, float] | None = None  # value of the copy's step, and the seconds of the check
 
     @property
@@ -98,7 +98,7 @@ class RemoteTrial(ABC):
         self.can_save, self.is_exact = answer["can_save"], answer["is_exact"]
 
     def finish_step(self, *, is_newest: bool = True) -> list[RunnerEvent]:
-        """Return the receipt of the finished step, after the note of its resume check if there was one.
+        """Return the receipt of the finished step; if it had a resume check, the note of the check comes before the receipt.
 
         `is_newest=False`: the worker continued with another step in the same call. Then the step ended when its own
         time was over, and the time of the call itself belongs to the newest step.
@@ -108,7 +108,7 @@ class RemoteTrial(ABC):
         if not is_newest:
             now = min(now, self.since + self.step_s)
         cost = result.cost
-        if not result.cost_reported:  # the worker was ours also while messages were on their way and while we were busy
+        if not result.cost_reported:  # the worker is occupied also while messages travel and while this process is busy
             check_s = self.check[1] if self.check is not None else 0.0
             cost = replace(cost, setup=cost.setup + max(0.0, now - self.since - cost.total - check_s))
         receipt = write_receipt(
@@ -119,7 +119,7 @@ class RemoteTrial(ABC):
             at=now,
             saved_step=self.saved_step,
             metrics=result.metrics,
-            **self._signature,
+            **self._worker_fields,
         )
         events: list[RunnerEvent] = [receipt]
         if self.check is not None:  # before the receipt, which may close the order that pays for the check
@@ -135,7 +135,7 @@ class RemoteTrial(ABC):
         step = self.step + (self.result is None)
         cost = Cost(train=max(0.0, at - self.since))
         saved_step = self.checkpoints.newest_step(self.number, up_to=step - 1)
-        details: dict[str, Any] = {"at": self.now(), "saved_step": saved_step, **self._signature}
+        details: dict[str, Any] = {"at": self.now(), "saved_step": saved_step, **self._worker_fields}
         return [*events, write_incomplete_receipt(self.current_order, step, status, text, cost, **details)]
 
     def lose(self, why: str, *, is_death: bool) -> Lost:
@@ -148,7 +148,7 @@ class RemoteTrial(ABC):
             seconds=seconds,
             why=why,
             death=is_death,
-            **self._signature,
+            **self._worker_fields,
         )
 
     def end(self) -> list[RunnerEvent]:
@@ -168,7 +168,7 @@ class RemoteTrial(ABC):
         return due and bool(self.can_save)
 
     def keep_checkpoint(self, answer: Answer) -> None:
-        """Make the checkpoint that was just written the one of this step; the time that takes belongs to the step."""
+        """Commit the checkpoint that was just written; the time that this takes belongs to its step."""
         seconds = self._commit_checkpoint(answer)
         self.unsaved_s = 0.0
         if self.result is not None:
@@ -185,13 +185,13 @@ class RemoteTrial(ABC):
 
     @property
     def can_check_resuming(self) -> bool:
-        """Whether its order pays for a check, and the next step can be checked. A trial just resumed is itself a copy."""
+        """Whether its order pays for a check, and its next step can be checked. A trial just resumed is itself a copy."""
         order = self.current_order
         is_paid = order.check and order.validates(self.step + 1)
         return is_paid and bool(self.can_save) and self.step != self.resumed_at
 
     def begin_check(self) -> bool:
-        """Start to count time for the check. Return whether there is a checkpoint to check; if not, one must be saved first."""
+        """Begin to time the check; return whether there is a checkpoint to check. If there is none, it must be saved first."""
         self.check_since = self.now()
         return self.is_saved
 
@@ -209,13 +209,13 @@ class RemoteTrial(ABC):
         details: dict[str, Any] = {"exact": self.is_exact, "price_factor": self.price_factor}
         return note_check(self.current_order, self.step, value, copy_value, seconds, **details)
 
-    # how requests travel ---------------------------------------------------------------------------------------------
+    # what the subclasses differ in -----------------------------------------------------------------------------------
 
     @abstractmethod
     def _commit_checkpoint(self, answer: Answer) -> float:
-        """Make what was written a checkpoint; return the seconds that writing and keeping it took."""
+        """Commit the checkpoint that was written; return the seconds of writing and committing it."""
 
     @property
-    def _signature(self) -> dict[str, Any]:
-        """The name and the price factor of the worker, for receipts."""
+    def _worker_fields(self) -> dict[str, Any]:
+        """The fields of a receipt that describe the worker: its name and its price factor."""
         return {"worker": self.worker_name, "price_factor": self.price_factor}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-_FACTOR, _EXTRA_S = 10, 60.0  # steps vary, and some load data: to wait too long is better than to end good work
+# Generous, because steps vary and some load data: a step that would succeed must not be ended.
+_FACTOR, _EXTRA_S = 10, 60.0
 
 
 class SilenceLimit:

@@ -1,4 +1,4 @@
-"""Tables of recorded training curves: a space of listed configs, and a source for the simulated runner.
+"""Tables of recorded training curves: each has a space of listed configs, and is a source for the simulated runner.
 
     table = Table.load("cnn_cifar10.npz", max_steps=50)
     SimulatedRunner(table, workers=4)        with Space: table.space(), steps: table.max_steps, direction: table.direction
@@ -9,7 +9,7 @@ optionally `cost` and `eval_cost` in seconds. A scale is never guessed: hyperpar
 the argument `log` names them.
 
     objective  (n, T), nan after the end of a curve; (n,) for one step; (n, repeats) where `fidelity` is null: their mean
-    cost       (n, T) since the start of the run; (n,) of the whole run, spread evenly over its steps; none: 1 s a step
+    cost       (n, T) since the start of the run; (n,) of the whole run, spread evenly over its steps; absent: 1 s per step
     eval_cost  (n,) or one number: seconds of one validation pass, 0 when absent
 
 A hyperparameter that is nan is inactive and left out of its config. Rows with equal hyperparameters, repeated runs, get a
@@ -154,7 +154,7 @@ def _lengths(values: Floats) -> NDArray[np.int64]:
 
 
 def _mean_over_repeats(values: Floats) -> Floats:
-    """Return (n,); nan where no repeat has a value."""
+    """Return the mean of each row, (n,); nan where no repeat has a value."""
     there = ~np.isnan(values)
     count = there.sum(axis=-1)
     return np.where(count > 0, np.where(there, values, 0.0).sum(axis=-1) / np.maximum(count, 1), math.nan)

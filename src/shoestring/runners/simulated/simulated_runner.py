@@ -1,8 +1,8 @@
 """The simulated runner: recorded or made-up curves in the real loop, with a clock that jumps to the next receipt.
 
-A study of hours is simulated in seconds, with any number of workers, which may differ in speed and price. Steps are due on a
-heap in the order of their times (of equal times the older order first), and every time is the one before plus a recorded cost.
-So a study that was interrupted and resumed has the same times as one that was not.
+A study of hours is simulated in seconds, with any number of workers, which may differ in speed and price. Steps wait on a heap,
+sorted by the time of their end (at equal times the older order comes first), and every time is the one before plus a recorded
+cost. So a study that was interrupted and resumed has the same times as one that was not.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Source(Protocol):
     """Where simulated curves come from: a recorded table, or a class that computes them."""
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        """Return the outcome of training `config` from `step - 1` to `step`; None: its curve ends before."""
+        """Return the outcome of training `config` from `step - 1` to `step`; None if its curve ends before `step`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorker:
-    """A worker with a speed and a price: a step takes its seconds / `speed`, a second costs `price_factor` times the rate."""
+    """A worker with a speed and a price: a step takes its seconds / `speed`, and a second costs `price_factor` times the rate."""
 
     name: str
     speed: float = 1.0
@@ -66,9 +66,9 @@ class SimulatedRunner:
     Parameters
     ----------
     source : Source
-        Where the curves come from, as a `Table`.
+        Where the curves come from, such as a `Table`.
     workers : int or sequence of SimulatedWorker
-        How many workers, or each of them: then the first free one gets the next order, and receipts name it.
+        The number of workers, or a list of them. With a list, the first free worker gets the next order, and receipts name it.
     """
 
     simulated = True
@@ -183,7 +183,7 @@ def _slow_down(cost: Cost, speed: float) -> Cost:
 
 
 def assign_workers(ledger: Ledger, workers: int) -> dict[int, int]:
-    """Return the worker of each open order: orders were given, one by one, to the first worker that was free then."""
+    """Return {open order: number of its worker}. Each order went to the first worker that was free when it was placed."""
     open_orders, free, worker_of = OpenOrders(), list(range(workers)), dict[int, int]()
     for entry in ledger.entries():
         closed = open_orders.absorb(entry)

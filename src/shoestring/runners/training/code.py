@@ -1,7 +1,7 @@
 """Training code in its three Python shapes, behind one small interface: a live trial that advances step by step.
 
     def objective(config): return loss                     a trial of one step
-    def train(config): … yield loss                        a generator: suspended between steps, it is the paused trial
+    def train(config): … yield loss                        a generator; suspended between two steps, it is a paused trial
     class Trainer: step(), save(path), load(path)          can be saved to disk and resumed in another process
 
 A generator can be saved to disk too: it yields `Report(loss, save=function_of_a_path)`, and when it is started again its context
@@ -41,7 +41,7 @@ class Report:
     value : float or None
         The value of the step; None if it was not validated.
     cost : float, mapping or None
-        Seconds, or a mapping with the keys "setup", "train" and "validate". None: measured.
+        Seconds, or a mapping with the keys "setup", "train" and "validate". None: the time is measured.
     save : callable or None
         Called as `save(path)`; writes the present state to a path that does not exist yet.
     metrics : mapping or None
@@ -152,7 +152,7 @@ class Live:
         self._save: Callable[[Path], Any] | None = None
 
     def advance(self, config: Config, until: int, validate: bool) -> StepResult:
-        """Train one more step. Raises Ended, or whatever the training code raises."""
+        """Train one more step and return its result; raise Ended, or whatever the training code raises."""
         context = self._context
         context.config.clear()  # type: ignore[attr-defined]
         context.config.update(config)  # type: ignore[attr-defined]  # the same dict that the training code has
@@ -241,7 +241,7 @@ def number_of(value: Any) -> float | None:
 
 
 def read_cost(cost: float | Mapping[str, float]) -> Cost:
-    """Return a reported cost, checked."""
+    """Return a reported cost as a `Cost`; raise a ValueError if it is not valid."""
     parts = dict(cost) if isinstance(cost, Mapping) else {"train": float(cost)}
     unknown = set(parts) - {"setup", "train", "validate"}
     if unknown or not all(0 <= seconds <= MAX_SECONDS for seconds in parts.values()):

@@ -57,9 +57,8 @@ class RandomState:
             "python": np.array(words, dtype=np.uint32),
             "python_gauss": np.array([] if gauss is None else [gauss]),
             "numpy": keys,
-            "numpy_rest": np.array(
-                rest, dtype=np.float64
-            ),  # position, whether a Gaussian number is cached, that number
+            # the position, whether a Gaussian number is cached, and that number
+            "numpy_rest": np.array(rest, dtype=np.float64),
             **{f"cuda_{device}": state for device, state in enumerate(self.cuda)},
         }
         if self.torch is not None:

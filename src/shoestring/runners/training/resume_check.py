@@ -18,9 +18,8 @@ from shoestring.core.ledger.entries import Note, Order
 from shoestring.core.ledger.notes import ResumeCheck
 from shoestring.runners.training.random_state import RandomState
 
-_RELATIVE_TOLERANCE = (
-    1e-6  # rounding changes the last digits of a value; a missing optimiser state changes the first ones
-)
+# Rounding changes the last digits of a value; a missing optimiser state changes the first ones.
+_RELATIVE_TOLERANCE = 1e-6
 
 
 def note_check(

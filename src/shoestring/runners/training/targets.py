@@ -27,7 +27,7 @@ class Target:
     text: str
     module: str
     name: str  # with dots if it is inside a class
-    folder: str  # goes first on the path
+    folder: str  # put first on the Python path
     is_file: bool
 
     @classmethod
@@ -80,7 +80,7 @@ def pack_code(train: Any, *, has_our_main: bool = True) -> bytes:
     """Return training code as bytes for a worker process; raise an error with a remedy if that is not possible.
 
     The bytes are a reference if the other process can import the code. Code that was typed into a notebook, lambdas and nested
-    functions are sent as a whole, if cloudpickle is installed. The bytes go only from this process to its own children.
+    functions are sent as a whole, if cloudpickle is installed. The bytes go only to workers that this process starts.
 
     `has_our_main`: whether the other process also imports the script that was started here; on a cluster it does not.
     """
@@ -119,7 +119,7 @@ def _is_typed_in(pickled: bytes) -> bool:
 
 def unpack_code(pickled: bytes) -> Any:
     """Return the training code, in a worker process."""
-    train = pickle.loads(pickled)  # sent by the parent of this process
+    train = pickle.loads(pickled)  # sent by the process that started this worker
     return train.load() if isinstance(train, Target) else train
 
 

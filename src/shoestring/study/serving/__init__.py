@@ -1,1 +1,1 @@
-"""A study that is served to workers: the session that answers them, and the queue of their requests."""
+"""Serve a study to workers: `session` answers their requests, and `request_queue` collects these from many threads."""

@@ -1,4 +1,4 @@
-"""Requests from many threads, answered by one thread in the order in which they arrive."""
+"""A queue of requests from many threads; one thread answers them in the order in which they arrive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoestring.study.serving.session import ServeSession
 
 
 class RequestQueue:
-    """A thread that runs the requests of a session in batches. Leaving the `with` block closes the session too."""
+    """Runs the requests of a session in batches, in a thread of its own. Leaving the `with` block also closes the session."""
 
     def __init__(self, session: ServeSession) -> None:
         self.session = session
@@ -26,7 +26,7 @@ class RequestQueue:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Answer the requests of the running batch, and refuse the others: their workers send them again later."""
+        """Finish the running batch, and answer the waiting requests with an error; their workers send them again later."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -38,7 +38,7 @@ class RequestQueue:
         self.session.close()
 
     def call(self, request: Callable[[], Any], timeout_s: float) -> Any:
-        """Return the answer of a method of the session; TimeoutError when it takes longer than `timeout_s`."""
+        """Run a method of the session in the thread, and return its answer; raise TimeoutError after `timeout_s`."""
         answer: Future[Any] = Future()
         with self._changed:
             self._waiting.append((request, answer))
@@ -54,7 +54,7 @@ class RequestQueue:
                 requests = [request for request, _ in self._waiting]
             try:
                 results = self.session.run_batch(requests)
-            except Exception as error:  # nothing could be stored: all of them fail
+            except Exception as error:  # nothing could be stored, so all of them fail
                 results = [error] * len(requests)
             for result in results:
                 with self._changed:

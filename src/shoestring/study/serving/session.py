@@ -1,20 +1,20 @@
 """A study that one process serves to many workers: `ServeSession` answers their requests.
 
-The process holds the study's lease and decides for all workers; `cli/serve` puts a small HTTP server in front of it. A worker
-can send every request again when an answer was lost, and no step is ordered or charged twice:
+The process holds the study's lease and decides for all workers; `cli/serve` adds a small HTTP server. A worker can send a request
+again if its answer was lost, and no step is ordered or charged twice:
 
     ask        a worker has at most one open order; if it asks again, it gets the same order
-    tell       a step is identified by its order and its number; a step that is reported again is answered with "new": false
+    tell       a step is identified by its order and its number; a step that is reported again gets the answer "new": false
     heartbeat  the worker says that it is still training its order
     lose       the trial can continue only from an earlier step; the steps after it are trained again
 
-All requests that wait at one moment are answered in one batch. Each request sees the entries of the requests before it,
-and all new entries are stored with one write to the disk, before any request of the batch is answered.
+All requests that are waiting are answered in one batch. Each request is answered with the entries of the requests before it, and
+all new entries are stored with one write to the disk before any request of the batch is answered.
 
-The worker of an order is recorded in the ledger with the order, so a new server knows it too. When nothing was heard of a
-worker for `give_up_after_s`, its order is closed and its trial goes back to the last saved step. The seconds of its unfinished
-step are charged up to its last heartbeat, plus at most one `heartbeat_s`. These seconds are part of the lease's heartbeat, so
-they survive a server that is killed. When training keeps failing, no more orders are given out, as in a run.
+The worker of an order is recorded in the ledger with the order, so a new server knows it too. If a worker sends nothing for
+`give_up_after_s`, its order is closed, and its trial can continue only from its last saved step. The seconds of the unfinished
+step are charged up to the last heartbeat, plus at most one `heartbeat_s`. These seconds are stored with the heartbeats of the
+lease, so they are known even if the server is killed. If training fails again and again, no more orders are placed, as in a run.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _RETRY_AFTER_S = 1.0  # when a worker that got no order may ask again
 
 
 class OrderClosed(StudyError):
-    """The order is not open any more: its worker must ask for another one."""
+    """The order is not open any more; its worker must ask for another one."""
 
 
 @dataclass(slots=True)
 class WorkerOrders:
-    """What the ledger says about the orders of workers, by number of the order."""
+    """The worker and the last receipt of each order, by the number of the order."""
 
     workers: dict[int, str] = field(default_factory=dict)
     last_receipts: dict[int, Receipt] = field(default_factory=dict)
@@ -57,6 +57,8 @@ class WorkerOrders:
 
 @dataclass(frozen=True, slots=True)
 class WorkerOrdersView:
+    """The view that computes `WorkerOrders`."""
+
     def start(self, opened: Opened) -> WorkerOrders:
         return WorkerOrders()
 
@@ -72,14 +74,14 @@ class WorkerOrdersView:
 
 @dataclass(slots=True)
 class LastContact:
-    """The last time that the worker of an open order was heard."""
+    """The last message of the worker of an open order."""
 
     at: float
-    worked_s: float = 0.0  # seconds spent on its present step, as far as its heartbeats show
+    worked_s: float = 0.0  # seconds that it has spent on its present step, up to its last heartbeat
 
 
 class ServeSession:
-    """The answers to the workers of one study. One thread may use it; `write_heartbeat` may be called from another thread."""
+    """Answers the workers of one study. Only one thread may use it, but any thread may call `write_heartbeat`."""
 
     def __init__(self, study: Study, lease: Lease, give_up_after_s: float) -> None:
         self.study, self.lease, self.give_up_after_s = study, lease, give_up_after_s
@@ -89,9 +91,9 @@ class ServeSession:
         self.ledger = study.journal.refresh()  # includes entries that are not stored yet
         self._unstored: list[Entry] = []
         self._policy = study.policy
-        self._patience = FailureLimit(self.ledger.state)
+        self._failure_limit = FailureLimit(self.ledger.state)
         now = time.time()
-        for number in self._workers_of_open_orders():  # of an earlier server: they start with the full time again
+        for number in self._workers_of_open_orders():  # of an earlier server; their workers get the full time again
             self._contacts[number] = LastContact(now, lease.uncharged_s.get(number, 0.0))
         self._heart = HeartbeatThread(self.write_heartbeat)
 
@@ -103,13 +105,13 @@ class ServeSession:
     def run_batch(self, requests: Sequence[Callable[[], Any]]) -> list[Any]:
         """Run these calls of the methods below, store what they recorded, and return their answers.
 
-        A request that fails has its exception as its answer. The list is shorter than `requests` when the time of a batch is
-        over: the requests that are left belong into the next batch, so that a slow decision does not delay those before it.
+        The answer of a request that fails is its exception. The list is shorter than `requests` if the time of a batch is
+        over. The other requests then belong in the next batch, so that a slow decision does not delay the answers before it.
         """
         journal = self.study.journal
         while True:
             start = self.ledger = journal.refresh()
-            # Looked up before any entry is proposed: the stored ledger hands its views to the proposed one.
+            # Read the policy before an entry is proposed, because the proposed ledger takes the views of the stored one.
             self._policy = self.study.policy
             answers: list[Any] = []
             self._unstored, batch_end_s = [], time.monotonic() + _BATCH_LIMIT_S
@@ -120,7 +122,7 @@ class ServeSession:
             try:
                 if self._unstored:
                     journal.append(*self._unstored, after=start, heartbeat=self._heartbeat_after(self._unstored))
-            except Conflict:  # another process appended meanwhile: decide again on its ledger
+            except Conflict:  # another process has appended in the meantime: decide again
                 continue
             self.ledger = journal.ledger
             for number in [number for number in self._contacts if number not in self.ledger.open_orders]:
@@ -130,10 +132,10 @@ class ServeSession:
     # requests of workers ---------------------------------------------------------------------------------------------
 
     def ask(self, worker: str) -> dict[str, Any]:
-        """Return the open order of this worker, else a new one; "order" is None when there is nothing to train now."""
+        """Return the open order of this worker, or a new one; "order" is None if there is nothing to train now."""
         _require_worker_name(worker)
         self._add(*self._give_up_silent_workers())
-        order, failing = self._open_order_of(worker), self._patience.reason_to_stop(self.ledger.state)
+        order, failing = self._open_order_of(worker), self._failure_limit.reason_to_stop(self.ledger.state)
         for new_order in [] if order or failing else next_orders(self.ledger, self._policy, self._thinking):
             self._add(new_order, OrderAssigned(order=new_order.number, worker=worker).to_note())
             order = new_order
@@ -152,7 +154,7 @@ class ServeSession:
         return {"order": shown, "over": False, "heartbeat_s": self.heartbeat_s, **self._budget_facts()}
 
     def tell(self, number: int, step: int, report: StepReport) -> dict[str, Any]:
-        """Record that `step` of an order is finished, or failed."""
+        """Record that a step of an order is finished, or that it failed."""
         number, step = self._require_order(number), check_whole("step", step, 1)
         if report.saved_step is not None and not 0 <= check_whole("saved_step", report.saved_step, 0) <= step:
             raise StudyError(f"saved_step={report.saved_step} must be a step up to {step}, the one that is reported")
@@ -207,7 +209,7 @@ class ServeSession:
             self._unstored.append(entry)
 
     def _receipts_for(self, number: int, step: int, report: StepReport) -> list[Receipt]:
-        """Return the receipt of this step, or nothing if the step was reported before."""
+        """Return a list with the receipt of this step; an empty list if the step was reported before."""
         ledger, resumable_step = self.ledger, self._resumable_step(number)
         last = ledger.view(WorkerOrdersView()).last_receipts.get(number)
         if last is not None and step <= last.step and (step <= resumable_step or number not in ledger.open_orders):
@@ -221,7 +223,7 @@ class ServeSession:
         return [next_receipt(ledger, ledger.orders[number], replace(report, worker=self._workers().get(number, "")))]
 
     def _give_up_silent_workers(self) -> list[Lost | Note]:
-        """Return the entries that close the orders of workers that were silent for too long."""
+        """Return the entries that close the orders of workers that have sent nothing for too long."""
         entries: list[Lost | Note] = []
         now = time.time()
         for number, worker in self._workers_of_open_orders().items():
@@ -240,7 +242,7 @@ class ServeSession:
         return entries
 
     def _heartbeat_after(self, entries: Sequence[Entry]) -> Heartbeat:
-        """Return the seconds of the unfinished steps as they are once these entries are stored."""
+        """Return the heartbeat to store with these entries; in the orders that they change, a new step begins now."""
         changed = [entry.order for entry in entries if isinstance(entry, Receipt)]
         changed += [entry.facts["order"] for entry in entries if isinstance(entry, Note)]
         for number in changed:
@@ -249,8 +251,8 @@ class ServeSession:
         return Heartbeat(self.lease, self._worked_s())
 
     def write_heartbeat(self) -> None:
-        """Store the lease's heartbeat; it is safe to call this from another thread."""
-        count = len(self.study.ledger)  # counted first: entries that are added meanwhile come after these seconds
+        """Store a heartbeat of the lease. It is safe to call this from another thread."""
+        count = len(self.study.ledger)  # counted first: entries that are added meanwhile are newer than these seconds
         self.lease.beat(count, self._worked_s())
 
     def _worked_s(self) -> dict[int, float]:
@@ -259,7 +261,7 @@ class ServeSession:
     # workers and their orders ----------------------------------------------------------------------------------------
 
     def _record_contact(self, number: int, *, is_training: bool = False) -> None:
-        """Record a message. Only a heartbeat (`is_training`) counts as work: a worker that asks again may be a new process."""
+        """Record a message. Only a heartbeat (`is_training`) counts as work: a worker that asks again may have restarted."""
         contact, now = self._contacts.setdefault(number, LastContact(0.0)), time.time()
         contact.at = now
         if is_training:
@@ -269,7 +271,7 @@ class ServeSession:
         return self.ledger.view(WorkerOrdersView()).workers
 
     def _workers_of_open_orders(self) -> Mapping[int, str]:
-        workers = self._workers()  # orders that were given out without a server have no worker here
+        workers = self._workers()  # orders that `Study.ask` returned have no worker here
         return {number: workers[number] for number in self.ledger.open_orders if number in workers}
 
     def _open_order_of(self, worker: str) -> Order | None:
@@ -320,7 +322,7 @@ def _require_open(ledger: Ledger, number: int) -> None:
 
 
 def _require_same_value(last: Receipt, step: int, report: StepReport) -> None:
-    """Check a step that is reported again: another value means that the worker counts its steps wrongly."""
+    """Raise an error if a step is reported again with another value: its worker counts the steps wrongly."""
     if step != last.step or last.value is None or report.value is None or not is_finite(report.value):
         return
     if report.value != last.value:
@@ -333,5 +335,5 @@ def _require_same_value(last: Receipt, step: int, report: StepReport) -> None:
 def _result_or_error(request: Callable[[], Any]) -> Any:
     try:
         return request()
-    except Exception as error:  # it concerns this request alone
+    except Exception as error:  # it concerns only this request
         return error

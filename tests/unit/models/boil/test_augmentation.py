@@ -22,7 +22,7 @@ from shoestring.models.boil.augmentation import (
     pick_random_times,
     step_grid,
 )
-from shoestring.models.boil.process import ProcessParameters, product_kernel
+from shoestring.models.boil.score_process import ProcessParameters, product_kernel
 from shoestring.models.gp.posterior import GP, condition
 
 Array = NDArray[np.float64]

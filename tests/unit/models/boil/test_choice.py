@@ -20,7 +20,7 @@ from shoestring.models.boil.choice import (
     log_ratio,
     log_softplus_ratio,
 )
-from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
+from shoestring.models.boil.score_process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.posterior import GP, condition
 

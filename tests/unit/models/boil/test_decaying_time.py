@@ -9,7 +9,7 @@ import pytest
 
 from shoestring.models.boil.compression import CurveMatrix
 from shoestring.models.boil.decaying_time import BETA, DecayingTime
-from shoestring.models.boil.process import BOUNDS, ON_LOG_SCALE, CurveProcess, ProcessParameters, product_kernel
+from shoestring.models.boil.score_process import BOUNDS, ON_LOG_SCALE, CurveProcess, ProcessParameters, product_kernel
 
 THETA = np.log([1.3, 0.4, 0.7, 0.5])  # signal variance, two columns of x, time
 

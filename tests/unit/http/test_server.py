@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring.errors import ShoestringError
-from shoestring.network.access import Access
-from shoestring.network.server import Answer, RequestError, RequestLimits, Server
+from shoestring.http.access import Access
+from shoestring.http.server import Answer, RequestError, RequestLimits, Server
 
 TOKEN = "a token that nobody guesses"
 

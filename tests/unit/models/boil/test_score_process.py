@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from thoroughness import examples
 
 from shoestring.models.boil.compression import CurveMatrix, Preference, compress
-from shoestring.models.boil.process import BOUNDS, ON_LOG_SCALE, CurveProcess, ProcessParameters, RunLengths, fit
+from shoestring.models.boil.score_process import BOUNDS, ON_LOG_SCALE, CurveProcess, ProcessParameters, RunLengths, fit
 
 Array = NDArray[np.float64]
 LENGTHS = RunLengths(5, 20)

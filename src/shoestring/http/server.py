@@ -22,14 +22,14 @@ from urllib.parse import parse_qs, urlsplit
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, one_line
-from shoestring.network.access import Access
+from shoestring.http.access import Access
 
 _MAX_READ_BYTES = 1 << 20  # a refused body is read up to here: a client reads no answer while it is still sending
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    requests: int = 256  # at one time
+    requests: int = 256  # answered at the same time
     body_bytes: int = 1 << 16
     request_s: float = 10.0  # time limit for a complete request to arrive
     answer_s: float = 10.0  # time limit for the client to read the answer
@@ -43,7 +43,7 @@ class Answer:
 
 
 class RequestError(Exception):
-    """A request that is answered with an error: the HTTP status `code`, and a text of one line."""
+    """An error that is sent as the answer to a request, with the HTTP status `code` and a text of one line."""
 
     def __init__(self, code: int, text: object) -> None:
         super().__init__(one_line(str(text)))
@@ -55,7 +55,7 @@ Routes = Mapping[tuple[str, str], RouteFunction]  # by method and path, such as 
 
 
 class Server:
-    """Answers requests with `routes`, which are called from many threads at once."""
+    """Answers requests by calling the functions in `routes`, from many threads at once."""
 
     def __init__(self, routes: Routes, access: Access, limits: RequestLimits | None = None) -> None:
         self.access, self._is_serving = access, False
@@ -78,7 +78,7 @@ class Server:
         return f"{'https' if self.access.has_tls else 'http'}://{host}:{self.port}"
 
     def serve(self, check: Callable[[], None] = lambda: None) -> None:
-        """Serve until `close` is called, or until a signal or `check` raises; `check` is called several times a second."""
+        """Answer requests until `close` is called, or a signal handler or `check` raises; `check` runs five times a second."""
         self._listener.check = check
         self._is_serving = True
         try:
@@ -87,14 +87,14 @@ class Server:
             self._is_serving = False
 
     def close(self) -> None:
-        if self._is_serving:  # in another thread; the base class would wait for ever if it had never started
+        if self._is_serving:  # in another thread; if it had never started, the base class would wait for ever
             self._listener.shutdown()
         self._listener.server_close()
 
 
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # connections that arrive at one moment; more would have to connect again a second later
+    request_queue_size = 128  # connections that may wait; others would have to connect again a second later
 
     def __init__(self, routes: Routes, access: Access, limits: RequestLimits) -> None:
         self.routes, self.access, self.limits = routes, access, limits
@@ -105,7 +105,7 @@ class _Listener(ThreadingHTTPServer):
         super().__init__((access.host, access.port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind as the base class does, but without asking a name server for this machine's name, which may take a while."""
+        """Bind as the base class does, but do not look up this machine's name, which may take long."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -113,7 +113,7 @@ class _Listener(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, sender = super().get_request()
-        if self._tls is not None:  # the request's own thread does the handshake: a slow one must not delay others here
+        if self._tls is not None:  # the handshake is done in the thread of the request: here it would delay others
             connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         return connection, sender
 
@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send the base class's errors as JSON too."""
+        """Send an error of the base class as JSON too."""
         self._send(_error(code, message or "the request is not valid HTTP"))
 
     def _send(self, answer: Answer) -> None:
@@ -224,11 +224,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing: a URL may hold the token."""
+        """Log nothing, because a URL may contain the token."""
 
 
 class _TimedReader(io.RawIOBase):
-    """Reads a connection until a deadline, which holds for the whole request, not for each byte."""
+    """Reads from a connection until a deadline, which is for the whole request, not for each read."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection, self._deadline = connection, deadline
@@ -249,7 +249,7 @@ def _error(code: int, text: str) -> Answer:
 
 
 def _refuse_busy(connection: socket.socket, limit: int, *, has_tls: bool) -> None:
-    """Send code 503 if that takes no time: this thread accepts all connections. TLS would need a handshake first."""
+    """Send code 503 without waiting, since this thread accepts all connections; with TLS a handshake would be needed first."""
     if not has_tls:
         body = _error(503, f"the server is answering {limit} requests: try again later").text
         connection.setblocking(False)

@@ -7,8 +7,8 @@ Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIP
     t~          time               (t - Tmin) / (Tmax - Tmin)                                       —
     z = [x,t~]  z                  hyperparameters in [0,1]^d, then time in [0,1]                   —
     sx, st      lengthscale_x, _t  k = exp(-|x-x'|^2 / (2 sx^2) - (t~-t~')^2 / (2 st^2))            —
-    sy^2        noise_variance     of a standardised score; A = K + sy^2 I                          —
-    m0, g0      midpoint, growth   of the logistic that compresses curves into scores               —
+    sy^2        noise_variance     noise of a standardised score; A = K + sy^2 I                    —
+    m0, g0      midpoint, growth   parameters of the logistic that compresses curves into scores    —
     L           log_likelihood     log p(y~), y~ standardised for the current m0, g0                nats
 
 The time kernel of freeze-thaw, an ablation of the paper, is in `decaying_time`.
@@ -49,8 +49,8 @@ BOUNDS = {
     "noise_variance": (1e-6, 1e-2),
 }
 ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
-_DECIMALS = 4  # of fitted parameters, in logs; fits differed by at most 5e-8 between BLAS kernels
-RANDOM_STARTS = 20  # of a fit; only the best of them is climbed from
+_DECIMALS = 4  # of fitted parameters (of most, of their logs); fits differed by at most 5e-8 between BLAS kernels
+RANDOM_STARTS = 20  # random starts of a fit; the likelihood is maximised from the best of them only
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def product_kernel(dims: int, time_kernel: TimeKernel = "se") -> Kernel:
 
 
 class CurveProcess:
-    """Points z and their curves: the likelihood of given parameters, and the posterior with them."""
+    """Points z and their curves. It gives the likelihood of parameters, and the posterior with them."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class CurveProcess:
         return value, np.array([by_scales[:-1].sum(), by_scales[-1], by_m0, by_g0, by_noise])
 
     def _solve(self, p: ProcessParameters) -> tuple[float, Floats, Floats, Floats, Callable[[Floats], Floats]]:
-        """Return L, the factor of A, alpha = A^-1 y~, the derivatives of y~, and those of K as a function of weights of pairs."""
+        """Return L, the factor of A, alpha = A^-1 y~, the derivatives of y~, and a function from pair weights to those of K."""
         n = len(self.curves)
         y, slopes = standardise(*self._scores(p))
         k, pullback = self.kernel.pair_values(p.theta(self.dims)[:-1], self._pairs)
@@ -178,9 +178,10 @@ def fit(
     learn_noise: bool = False,
     random_starts: int = RANDOM_STARTS,
 ) -> ProcessParameters:
-    """Maximise the likelihood from the best of some random starts and from `previous`; return `previous` if that fails.
+    """Return the most likely parameters, searched from the best of some random starts and from `previous`.
 
-    Each of the two climbs takes at most 30 (d + 1) iterations. With fewer than two curves nothing is fitted.
+    `previous` is returned if there are fewer than two curves, or if a covariance cannot be factored. Each of the two searches
+    takes at most 30 (d + 1) iterations.
     """
     if len(process.curves) < 2:
         return previous

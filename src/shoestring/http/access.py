@@ -1,8 +1,8 @@
-"""Who may send requests to a server: those who know its token, over a connection that no one else can read.
+"""Decide which requests a server may answer: those with its token, over a connection that no one else can read.
 
-On the loopback address the connection is plain HTTP, and only requests to this machine's own names are answered. A web page from
-elsewhere therefore cannot send requests through a reader's browser. On any other address the connection must use TLS, either the
-server's own or that of a proxy in front of it.
+On the loopback address the connection is plain HTTP, and only requests to this machine's own names are answered. So a web page
+from another server cannot send requests through the browser of a user. On any other address the connection must use TLS, which
+the server or a proxy in front of it provides.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
+    """The address of a server, its encryption, and the token that a request must have."""
+
     host: str = LOOPBACK
-    port: int = 0  # 0: a free one
+    port: int = 0  # 0: any free port
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     allows_token_in_url: bool = False  # needed by browsers; not safe behind proxies, which write URLs into their logs
     certificate: str | None = None  # PEM file for TLS
@@ -49,7 +51,7 @@ class Access:
     def is_loopback(self) -> bool:
         try:
             return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:  # a name, which may belong to an address that others can reach
+        except ValueError:  # a host name, which may stand for an address that others can reach
             return False
 
     @property
@@ -71,7 +73,7 @@ class Access:
         return context
 
     def why_refused(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str | None:
-        """Return why a request with these headers must be refused, or None if it may be answered."""
+        """Return why a request with these headers and this query is refused; None if it may be answered."""
         headers = {name.lower(): value for name, value in headers.items()}
         host = headers.get("host", "")
         if self.is_loopback and not self.has_tls and not self.behind_proxy and not _is_loopback_name(host):
