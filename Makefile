@@ -8,44 +8,44 @@ DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --s
 
 .PHONY: demo test test-heavy bench race docs build agents clean help
 
-help: ## what there is to make
+help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: $(VENV)/demo ## tune a real model for 30 seconds and show what the money bought
+demo: $(VENV)/demo ## tune a real model for 30 seconds and show the result
 	@rm -rf out/demo && mkdir -p out/demo
 	@$(BIN)/shoestring run $(DEMO) --budget 30s --store out/demo/demo.db
 	@echo
 	@$(BIN)/shoestring status --store out/demo/demo.db
 
-test: $(VENV)/test ## lint, types, and every test that needs no heavy package: before each change
+test: $(VENV)/test ## lint, type checks and all tests without heavy packages; run it before each change
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not benchmark_run"
 
-race: $(VENV)/test ## our policies and Optuna on the shipped tables; the whole race: benchmarks/race/README.md
+race: $(VENV)/test ## compare our policies and Optuna on the shipped tables; see benchmarks/race/README.md for the whole race
 	$(BIN)/python -m benchmarks race --methods quick optuna --budgets 1,2,5,10 --unit curves seconds --seeds 3 --jobs 2 -o out/race/runs.jsonl
 	$(BIN)/python -m benchmarks race cost --methods ours optuna --patience 5 -o out/race/cost.jsonl
 	$(BIN)/python -m benchmarks race report out/race/runs.jsonl --cost out/race/cost.jsonl -o out/race/index.html
 
-# What needs heavy packages, each kind in an environment of its own; here nothing may be skipped for want of a package.
-# The pip that installs them is that of the Python which runs tools/heavy.py: a new one takes half the time.
-# First what `make test` repeats a few times only: here with all examples and all kills.
-test-heavy: $(VENV)/test .venvs/torch/ready .venvs/docs/ready ## more examples and kills; PyTorch, frameworks, the docs site, Chromium: before a release
+# The first command repeats tests with all their examples and kills; `make test` repeats them only a few times.
+# The other commands run tests that need heavy packages, each group in its own environment. A skipped test is an error here.
+# tools/heavy.py installs with the pip of the Python that runs it, because a new pip takes half the time.
+test-heavy: $(VENV)/test .venvs/torch/ready .venvs/docs/ready ## all examples and kills, PyTorch, frameworks, the docs site in Chromium; run it before a release
 	$(BIN)/python -m pytest --thorough -m repeated -n auto --dist worksteal
 	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks tests/unit/training -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
 	.venvs/docs/bin/python tools/heavy.py --all-must-run
 
-# Every promise about speed, in three minutes; without --quick each measures longer and beside its peers.
-bench: $(VENV)/test ## the quick benchmarks: import, loop, start, decisions, clients that ask
+# The benchmarks of all speed targets take three minutes. Without --quick each runs longer and also measures other tools.
+bench: $(VENV)/test ## run the quick benchmarks: import, loop, start, decisions, server
 	@missed=0; for name in speed start serve; do $(BIN)/python -m benchmarks $$name --quick || missed=1; done; exit $$missed
 
-docs: .venvs/docs/ready ## the documentation as a site, in out/site
+docs: .venvs/docs/ready ## build the documentation as a site in out/site
 	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict --quiet
-	@echo "out/site/index.html; to look at it: .venvs/docs/bin/python -m http.server -d out/site"
+	@echo "The site is in out/site; to serve it: .venvs/docs/bin/python -m http.server -d out/site"
 
-build: .venvs/build/ready ## wheel and sdist in out/dist, checked
+build: .venvs/build/ready ## build and check wheel and sdist in out/dist
 	.venvs/build/bin/python tools/check_release.py
 	rm -rf out/dist
 	.venvs/build/bin/python -m build --outdir out/dist
@@ -63,7 +63,7 @@ $(VENV)/test: pyproject.toml
 	@$(PIP) install -e . --group test --group lint --group bench
 	@touch $@ $(VENV)/demo
 
-agents: $(VENV)/agents ## PyTorch and simulated robots, for the benchmarks that train networks
+agents: $(VENV)/agents ## install PyTorch and simulated robots, for the benchmarks that train networks
 
 $(VENV)/agents: $(VENV)/test benchmarks/constraints.txt
 	@$(PIP) install --group agents -c benchmarks/constraints.txt

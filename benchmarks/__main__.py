@@ -11,15 +11,15 @@ from importlib import import_module
 from pathlib import Path
 
 NAMES = {
-    "kill": "studies killed again and again: is anything lost, charged twice, or spent beyond the budget?",
+    "kill": "whether studies that are killed repeatedly lose anything, charge anything twice, or exceed the budget",
     "race": "our policies and other tools on the same problems with the same budget",
     "thrift": "the learned surrogate on sources that its weights have not seen, and whether it may be the default",
-    "scale": "a thousand simulated workers: are they busy, does the loop keep up, does a long study stay quick?",
+    "scale": "whether a thousand simulated workers are busy, the loop is fast enough, and a long study does not slow down",
     "start": "the time until every worker has begun its first step, without the imports of the training code",
     "serve": "how long workers wait for an order: through a server, and on the database",
     "ray": "the time per step on a Ray cluster, compared with Ray Tune on the same no-op trainable",
     "decide": "milliseconds per decision, refits included, for each policy with a target (--policy NAME)",
-    "taken_over": "seconds of the first decision on a study with many trials of other policies",
+    "policy_change": "seconds of the first decision on a study with many trials of other policies",
     "overhead": "the overhead of the loop, in memory and on disk",
     "import": "how long `import shoestring` takes",
     "portability": "how much scores and decisions differ between the routines for one processor and another",
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     if name not in NAMES and name not in PARTS and name not in entry_points():
         print("python -m benchmarks NAME …\n", file=sys.stderr)
         for known, about in NAMES.items():
-            print(f"  {known:<10} {about}", file=sys.stderr)
+            print(f"  {known:<13} {about}", file=sys.stderr)
         print(f"\nexperiments of the papers: {', '.join(entry_points())}", file=sys.stderr)
         return 0 if name in ("", "-h", "--help") else 2
     run = import_module(f"benchmarks.{MODULES.get(name, name)}").main

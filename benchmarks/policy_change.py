@@ -1,7 +1,7 @@
 """Time decisions on a study whose many trials are from another policy or a person, so that the memo is empty.
 
-    python -m benchmarks taken_over                       every case
-    python -m benchmarks taken_over --only bo_bos         one of: bo_bos, boil, boil_running
+    python -m benchmarks policy_change                       every case
+    python -m benchmarks policy_change --only bo_bos         one of: bo_bos, boil, boil_running
 
     case            what is timed                                                            target
     bo_bos          the first decision after 200 trials of up to 50 steps, 6 dimensions      2 s
@@ -51,7 +51,7 @@ def train(ledger: Ledger, order: Order) -> Ledger:
     return ledger
 
 
-def others(policy: Policy, trials: int) -> Ledger:
+def begin_study(policy: Policy, trials: int) -> Ledger:
     """Return a study of random configurations, half to fully trained, that the policy has to continue."""
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(DIMS)})
     opened = Opened(
@@ -72,7 +72,7 @@ def others(policy: Policy, trials: int) -> Ledger:
     return ledger
 
 
-def seconds(policy: Policy, ledger: Ledger, decisions: int) -> tuple[list[float], list[float]]:
+def time_decisions(policy: Policy, ledger: Ledger, decisions: int) -> tuple[list[float], list[float]]:
     """Return processor and clock seconds of each of some consecutive decisions."""
     busy, wall = [], []
     for _ in range(decisions):
@@ -99,7 +99,7 @@ def main() -> int:
         if asked.quick:
             trials, timed = trials // 10, min(timed, 2)
         policy = policies.make(kind)
-        busy, wall = seconds(policy, others(policy, trials), before + timed)
+        busy, wall = time_decisions(policy, begin_study(policy, trials), before + timed)
         mean = float(np.mean(busy[before:]))
         measured = {
             "processor_s": round(mean, 3),
@@ -111,7 +111,8 @@ def main() -> int:
         ok = asked.quick or mean <= target_s
         good &= ok
         target = {"processor_s": target_s}
-        print(json.dumps({"name": f"taken_over_{name}", "measured": measured, "target": target, "peers": {}, "ok": ok}))
+        result = {"name": f"policy_change_{name}", "measured": measured, "target": target, "peers": {}, "ok": ok}
+        print(json.dumps(result))
     return 0 if good else 1
 
 

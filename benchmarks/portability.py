@@ -69,11 +69,8 @@ STUDIES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "sequential_halving": ("sequential_halving", {}),
     "thrift": ("thrift", {"opening": 0.25}),
 }
-LONG = {
-    "cost_aware_ei",
-    "gp_ucb",
-    "boil",
-}  # methods of full trainings get a larger budget, so that their model has data
+# Methods of full trainings get a larger budget, so that their model has data.
+LONG = {"cost_aware_ei", "gp_ucb", "boil"}
 CHOICES = ("find_best", "find_best_of_rows", "are_best", "sort_best_first")
 
 
@@ -91,7 +88,7 @@ class Smooth:
 
 
 def list_kernels() -> list[str]:
-    """Return the kernels whose instructions this processor has; none where it does not say, or is of another family."""
+    """Return the kernels whose instructions this processor has; none if it does not list them or belongs to another family."""
     if platform.machine() not in ("x86_64", "AMD64") or not Path("/proc/cpuinfo").exists():
         return []
     line = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "")
@@ -100,7 +97,7 @@ def list_kernels() -> list[str]:
 
 
 def list_dispatched() -> list[str]:
-    """Return the instruction sets beyond its baseline that NumPy has own routines for, and that this processor has."""
+    """Return the instruction sets beyond the baseline for which NumPy has routines and which this processor has."""
     core = getattr(np, "_core", None) or np.core
     found = core._multiarray_umath
     return [name for name in found.__cpu_dispatch__ if found.__cpu_features__.get(name)]
@@ -182,7 +179,7 @@ def run_studies(seeds: int, folder: Path) -> None:
 
 
 def compare(folder: Path, other: Path) -> list[dict[str, Any]]:
-    """For each study: decisions, those equal before the first that differs, and the largest difference of scores."""
+    """Return for each study the decisions, those before the first that differs, and the largest difference of scores."""
     rows = []
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as mine, np.load(other / path.name) as theirs:

@@ -35,9 +35,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 WORKERS, MAX_STEPS, REDUCTION = 2, 27, 3
 IN_MEMORY = Path("/dev/shm")  # on systems that have it
-LEAN, EACH = "Ray Tune, lean", "Ray Tune, lean, a look after every step"
-OURS, NO_DISK = "ours", "ours, checkpoints in memory"
-MOST_SHARE = 0.5  # of the time of Ray Tune
+LEAN, LEAN_EACH = "Ray Tune, lean", "Ray Tune, lean, a check after every step"
+OURS, OURS_IN_MEMORY = "ours", "ours, checkpoints in memory"
+MAX_TIME_SHARE = 0.5  # of the time of Ray Tune
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keep everything on loopback
@@ -87,7 +87,7 @@ def measure_ours(steps: int, folder: Path) -> Pace:
 
     pace = Pace()
 
-    class Watched(RayRunner):
+    class RecordingRunner(RayRunner):
         def wait(self, until: float) -> list[Any]:
             news = super().wait(until)
             for entry in news:
@@ -104,11 +104,11 @@ def measure_ours(steps: int, folder: Path) -> Pace:
         "seed": 1,
         "workers": WORKERS,
     }
-    Study.begin(space, f"{steps} epochs", **how).run(Watched(NoOp, Checkpoints(folder), WORKERS))
+    Study.begin(space, f"{steps} epochs", **how).run(RecordingRunner(NoOp, Checkpoints(folder), WORKERS))
     return pace
 
 
-def measure_tune(trials: int, folder: Path, *, is_lean: bool, looks_each_step: bool = False) -> Pace:
+def measure_tune(trials: int, folder: Path, *, is_lean: bool, checks_each_step: bool = False) -> Pace:
     """Measure Ray Tune with its defaults, or with reused actors and no result files."""
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
@@ -133,13 +133,13 @@ def measure_tune(trials: int, folder: Path, *, is_lean: bool, looks_each_step: b
 
     pace = Pace()
 
-    class Watch(tune.Callback):  # type: ignore[misc]
+    class RecordingCallback(tune.Callback):  # type: ignore[misc]
         def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
             pace.note(result["moment"])
 
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = str(int(is_lean))
     os.environ.pop("TUNE_RESULT_BUFFER_LENGTH", None)
-    if looks_each_step:
+    if checks_each_step:
         os.environ["TUNE_RESULT_BUFFER_LENGTH"] = "1"
     tuner = tune.Tuner(
         Trainable,
@@ -152,7 +152,7 @@ def measure_tune(trials: int, folder: Path, *, is_lean: bool, looks_each_step: b
             reuse_actors=is_lean,
             scheduler=ASHAScheduler(max_t=MAX_STEPS, grace_period=1, reduction_factor=REDUCTION),
         ),
-        run_config=tune.RunConfig(storage_path=str(folder), verbose=0, callbacks=[Watch()]),
+        run_config=tune.RunConfig(storage_path=str(folder), verbose=0, callbacks=[RecordingCallback()]),
     )
     tuner.fit()
     return pace
@@ -167,13 +167,16 @@ def measure(trials: int, repeats: int) -> int:
     found: dict[str, list[Pace]] = {}
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory(dir=_memory()) as in_memory:
         for repeat in range(repeats):
-            at = {name: Path(made) / f"{number}-{repeat}" for number, name in enumerate(("Ray Tune", LEAN, EACH, OURS))}
+            at = {
+                name: Path(made) / f"{number}-{repeat}"
+                for number, name in enumerate(("Ray Tune", LEAN, LEAN_EACH, OURS))
+            }
             now = {"Ray Tune": measure_tune(trials, at["Ray Tune"], is_lean=False)}
             now[LEAN] = measure_tune(trials, at[LEAN], is_lean=True)
-            now[EACH] = measure_tune(trials, at[EACH], is_lean=True, looks_each_step=True)
-            steps = len(now[EACH].moments)
+            now[LEAN_EACH] = measure_tune(trials, at[LEAN_EACH], is_lean=True, checks_each_step=True)
+            steps = len(now[LEAN_EACH].moments)
             now[OURS] = measure_ours(steps, at[OURS])
-            now[NO_DISK] = measure_ours(steps, Path(in_memory) / str(repeat))
+            now[OURS_IN_MEMORY] = measure_ours(steps, Path(in_memory) / str(repeat))
             for name, pace in now.items():
                 found.setdefault(name, []).append(pace)
                 wall_ms, cpu_ms = pace.ms_a_step()
@@ -193,20 +196,20 @@ def _judge(found: dict[str, list[Pace]], version: str) -> dict[str, Any]:
     """Compute medians over the repeats; the target refers to Ray Tune with its defaults."""
     wall, cpu = ({name: _median_ms(paces, part) for name, paces in found.items()} for part in (0, 1))
     share = wall[OURS] / wall["Ray Tune"]
-    theirs = [name for name in found if name not in (OURS, NO_DISK)]
+    theirs = [name for name in found if name not in (OURS, OURS_IN_MEMORY)]
     return {
         "name": "ray",
         "measured": {
             "step_ms": wall[OURS],
-            "step_ms_without_disk": wall[NO_DISK],
+            "step_ms_without_disk": wall[OURS_IN_MEMORY],
             "driver_cpu_ms": cpu[OURS],
             "share": {name: wall[OURS] / wall[name] for name in theirs},
-            "share_without_disk": {name: wall[NO_DISK] / wall[name] for name in theirs},
+            "share_without_disk": {name: wall[OURS_IN_MEMORY] / wall[name] for name in theirs},
             "share_of_driver_cpu": {name: cpu[OURS] / cpu[name] for name in theirs},
         },
-        "target": {"share": {"Ray Tune": MOST_SHARE}},
+        "target": {"share": {"Ray Tune": MAX_TIME_SHARE}},
         "peers": {f"{name}, ASHA, {version}": {"step_ms": wall[name], "driver_cpu_ms": cpu[name]} for name in theirs},
-        "ok": share <= MOST_SHARE,
+        "ok": share <= MAX_TIME_SHARE,
     }
 
 

@@ -25,14 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--golden-dir",
         type=Path,
         default=Path(__file__).parent / "golden" / "data",
-        help="folder with golden JSON files (default: the copies kept in the repository)",
+        help="folder with golden JSON files (default: the files in the repository)",
     )
     parser.addoption("--update-golden", action="store_true", help="record the golden decision traces again")
     parser.addoption(
-        "--all-must-run", action="store_true", help="a test that is skipped fails, so that none is forgotten"
+        "--all-must-run", action="store_true", help="a skipped test fails, so that no test is left out unnoticed"
     )
     parser.addoption(
-        "--thorough", action="store_true", help="tests marked `repeated` draw all their examples and kill as often"
+        "--thorough", action="store_true", help="tests marked `repeated` run with all their examples and kills"
     )
 
 
@@ -59,7 +59,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 class AllMustRun:
-    """A test that is skipped fails; so does a file that is skipped before any of its tests is known."""
+    """Make every skipped test fail, and every test file that is skipped while it is collected."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:

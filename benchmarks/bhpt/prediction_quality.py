@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import spearmanr
 
-from benchmarks.bhpt.problems import Table, recorded
+from benchmarks.bhpt.problems import Table, load_table
 from benchmarks.bhpt.racing import read, write
 from benchmarks.bhpt.real import LEAST_STEPS, OWN
 from shoestring.models.freeze_thaw.arm_curves import Curves
@@ -31,7 +31,7 @@ from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior
 from shoestring.models.freeze_thaw.parameter_fit import CurvePrior, LogPosterior, sample_parameters
 from shoestring.models.loss_scaling import fit_scaling
 
-SHOWN = (1, 2, 5, 10, 20)
+OBSERVED_STEPS = (1, 2, 5, 10, 20)
 AHEAD = (1, 5, 10, None)  # None: the last step
 MODELS = ("plain", "log", "falling")
 COLUMNS = ("inside_50", "inside_90", "bias", "order", "order_of_last_losses")
@@ -81,8 +81,8 @@ def runs(options: argparse.Namespace, folder: Path, have: set[tuple[Any, ...]]) 
         for file in sorted(folder.glob("*.npz")):
             if wanted is not None and file.stem not in wanted:
                 continue
-            table = recorded(file, options.arms, options.steps, seed)
-            for most in (s for s in SHOWN if LEAST_STEPS <= table.losses.shape[1] > s):
+            table = load_table(file, options.arms, options.steps, seed)
+            for most in (s for s in OBSERVED_STEPS if LEAST_STEPS <= table.losses.shape[1] > s):
                 for kind in MODELS:
                     if (table.name, seed, most, kind) not in have:
                         yield from measure(table, seed, most, kind)
@@ -120,7 +120,7 @@ def show(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     summary = {}
     for kind in MODELS:
         print(f"\n{kind:10}{'shown':>14}{'ahead':>9}" + "".join(f"{c:>22}" for c in COLUMNS))
-        for shown in SHOWN:
+        for shown in OBSERVED_STEPS:
             for ahead in (1, 5, 10, "horizon"):
                 found = [r for r in rows if r["model"] == kind and r["shown"] == shown and r["ahead"] == ahead]
                 if found:

@@ -22,7 +22,7 @@ TRUE = CurveParameters(alpha=1.5, beta=5.0, s2=10.0, noise=1e-4, sx2=1.0, mean=0
 SLOW = replace(TRUE, beta=50.0)
 GENERATORS = ("decay", "raw", "slow")
 LENGTHSCALE = 0.8
-TEN_CLASSES = ("fashion_curves", "klein_cnn_cifar10")  # tasks whose errors begin at 0.9
+TEN_CLASS_SOURCES = ("fashion_curves", "klein_cnn_cifar10")  # tasks whose errors begin at 0.9
 EPOCHS_PER_STEP = 6
 STEPS = 48
 ARMS = 84
@@ -89,7 +89,7 @@ def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
     return Table(f"{generator}-{seed}", space, losses, np.ones_like(losses), first, settings)
 
 
-def recorded(path: Path, arms: int | None = None, most_steps: int = 100, seed: int = 0) -> Table:
+def load_table(path: Path, arms: int | None = None, most_steps: int = 100, seed: int = 0) -> Table:
     """Return a recorded table with at most `most_steps` steps and `arms` rows; l_0 is the median first loss.
 
     The order of the rows is random by seed, because a policy takes the first of equal arms.
@@ -101,7 +101,7 @@ def recorded(path: Path, arms: int | None = None, most_steps: int = 100, seed: i
     losses = table.values if table.direction == "min" else -table.values
     first = losses[:, 0]
     start = float(np.median(first[np.isfinite(first)]))
-    chance = 0.9 if path.parent.name in TEN_CLASSES and "valid_error" in np.load(path) else None
+    chance = 0.9 if path.parent.name in TEN_CLASS_SOURCES and "valid_error" in np.load(path) else None
     return Table(path.stem, table.space(), losses, table.costs_s, start, {}, chance)
 
 

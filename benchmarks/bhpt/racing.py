@@ -96,7 +96,7 @@ def method(name: str, table: Table) -> Policy:
     return policies.make(policy, settings)
 
 
-def is_there(name: str) -> bool:
+def can_run(name: str) -> bool:
     """Return whether a method can run here. SMAC has its own environment (`python -m benchmarks race peers smac`)."""
     return name != SMAC or environments.find_python("smac") is not None
 
@@ -135,9 +135,8 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
     winner = ledger.best
     assert winner is not None
     row = table.space.row_number(winner.config)
-    lowest = table.lowest_within(
-        budget, in_seconds=unit == "s"
-    )  # the best loss of each arm if it gets the whole budget
+    # the best loss of each arm if it gets the whole budget
+    lowest = table.lowest_within(budget, in_seconds=unit == "s")
     least = float(np.nanmin(lowest))
     spent = {int(table.space.row_number(t.config) or 0): t.steps for t in ledger.trials}
     committed = [bool(order.why["committed"]) for order in ledger.orders if "committed" in order.why]

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student_t
 
-from benchmarks.bhpt.problems import Table, recorded
-from benchmarks.bhpt.racing import is_there, race, read, write
+from benchmarks.bhpt.problems import Table, load_table
+from benchmarks.bhpt.racing import can_run, race, read, write
 
 CURVES = (0.5, 1.0, 2.0, 5.0, 10.0)
-THE_PAPERS = "random_search,hyperband,gp_ei,smac,fabolas_epochs,freeze_thaw_bo,rollout"  # baselines of the paper
+PAPER_BASELINES = "random_search,hyperband,gp_ei,smac,fabolas_epochs,freeze_thaw_bo,rollout"  # baselines of the paper
 METHODS = (
-    f"{THE_PAPERS},asha,successive_halving,sequential_halving,"
+    f"{PAPER_BASELINES},asha,successive_halving,sequential_halving,"
     "bhpt,bhpt_start,bhpt_ten,bhpt_unlimited,bhpt_printed,bhpt_printed_start,bhpt_eps"
 )
 # Targets by full curves of budget. They were set before the default was run with other seeds than it was chosen on. At two
@@ -57,7 +57,7 @@ def main() -> None:
             raise SystemExit(f"{folder} holds no table with curves of {LEAST_STEPS} steps or more.")
         show(rows)
         summary = options.out / f"real_{name}_summary.jsonl"
-        summary.write_text("".join(json.dumps(line) + "\n" for line in summarised(rows)), encoding="utf-8")
+        summary.write_text("".join(json.dumps(line) + "\n" for line in summarise(rows)), encoding="utf-8")
         from benchmarks.bhpt.figures import real_figures
 
         real_figures(rows, options.out, name)
@@ -87,12 +87,12 @@ def arguments() -> argparse.ArgumentParser:
 
 def runs(options: argparse.Namespace, folder: Path, have: set[tuple[str, str, float, int]]) -> Iterator[dict[str, Any]]:
     wanted = options.tables.split(",") if options.tables else None
-    names = [name for name in options.methods.split(",") if is_there(name)]
+    names = [name for name in options.methods.split(",") if can_run(name)]
     for seed in range(options.first_seed, options.first_seed + options.seeds):
         for file in sorted(folder.glob("*.npz")):
             if wanted is not None and file.stem not in wanted:
                 continue
-            table = recorded(file, options.arms, options.steps, seed)
+            table = load_table(file, options.arms, options.steps, seed)
             if table.losses.shape[1] < LEAST_STEPS:
                 continue
             for curves in map(float, options.curves.split(",")):
@@ -132,7 +132,7 @@ def cell(rows: list[dict[str, Any]], table: str | None, name: str, curves: float
     ]
 
 
-def summarised(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def summarise(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield one line per table (and for all tables), method and budget, with no data of single runs or configurations."""
     for table in [*dict.fromkeys(r["table"] for r in rows), None]:
         for name in dict.fromkeys(r["method"] for r in rows):

@@ -30,7 +30,7 @@ METHODS = (
     "freeze_thaw_bo,fabolas_epochs,q_alone,q_eps_alone,greedy"
 )
 OURS = ("bhpt_printed", "bhpt_eps")
-MUST_LOSE = ("random_search", "hyperband", "gp_ei", "rollout")
+BASELINES = ("random_search", "hyperband", "gp_ei", "rollout")
 REGRET_AT_192 = 0.01
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     rows = [r for r in read(path) if r["seed"] < options.sets]
     show(rows)
     summary = options.out / f"synthetic_{options.generator}_summary.jsonl"
-    summary.write_text("".join(json.dumps(line) + "\n" for line in summarised(rows)), encoding="utf-8")
+    summary.write_text("".join(json.dumps(line) + "\n" for line in summarise(rows)), encoding="utf-8")
     from benchmarks.bhpt.figures import synthetic_figures
 
     synthetic_figures(rows, options.out, options.generator)
@@ -76,7 +76,7 @@ def by_set(rows: list[dict[str, Any]], name: str, budget: int) -> dict[int, floa
     return {r["seed"]: r["regret"] for r in rows if r["method"] == name and r["budget"] == budget}
 
 
-def summarised(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def summarise(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield one line per method and budget. `never_begun` counts the missed sets whose best arm got no step."""
     for name in dict.fromkeys(r["method"] for r in rows):
         for budget in sorted({r["budget"] for r in rows}):
@@ -120,7 +120,7 @@ def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
             mine = by_set(rows, ours, budget)
             if mine:
                 measured[f"{ours}@{budget}"] = round(float(np.mean(list(mine.values()))), 4)
-            for theirs in MUST_LOSE:
+            for theirs in BASELINES:
                 other = by_set(rows, theirs, budget)
                 both = sorted(mine.keys() & other.keys())
                 if len(both) < 2:
@@ -133,7 +133,7 @@ def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ok = not exceptions and all(v is None or v <= REGRET_AT_192 for v in last.values())
     peers = {
         f"{name}@{b}": round(float(np.mean(list(found.values()))), 4)
-        for name in MUST_LOSE
+        for name in BASELINES
         for b in sorted({r["budget"] for r in rows})
         if (found := by_set(rows, name, b))
     }

@@ -230,18 +230,18 @@ def slower(summary: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def shown(ratio: float | None) -> str:
+def format_ratio(ratio: float | None) -> str:
     return "never" if ratio is None else f"{ratio:.2f}"
 
 
 def _line(method: str, found: dict[str, Any]) -> str:
     def ratio(name: str) -> str:
         low, high = found[f"{name}_90"]
-        return f"{shown(found[name]):>5s} [{shown(low)}, {shown(high)}]".ljust(22)
+        return f"{format_ratio(found[name]):>5s} [{format_ratio(low)}, {format_ratio(high)}]".ljust(22)
 
     at = "-" if found["stopped_at"] is None else f"{found['stopped_at']:.1f}"
     return (
         f"{method:16s} {found['seeds']:4d}   {ratio('ratio_of_means')}  {ratio('ratio_of_seeds')}  {found['never']:4d}  "
-        f"{shown(found['ratio_of_runs']):>6s} {found['final']:9.4f} {found['runs']:5.1f} {found['stops']:5.1f}  {at:5s} "
+        f"{format_ratio(found['ratio_of_runs']):>6s} {found['final']:9.4f} {found['runs']:5.1f} {found['stops']:5.1f}  {at:5s} "
         f"{100 * found['mistakes']:5.1f} %"
     )

@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.bo_bos.compare import read, show, summarise
 from benchmarks.bo_bos.page import tables as tables_of_page
-from benchmarks.bo_bos.studies import METHODS, recorded, study
+from benchmarks.bo_bos.studies import METHODS, recorded_problem, study
 
 HERE = Path(__file__).parent
 SUMMARY = HERE / "results" / "curves.json"
@@ -55,7 +55,7 @@ def race(options: argparse.Namespace) -> list[dict[str, Any]]:
     done = {(row["table"], row["method"], row["seed"]) for row in rows}
     for seed in range(options.first_seed, options.first_seed + (3 if options.quick else options.seeds)):
         for name in names:
-            problem = recorded(paths[name], name=name)
+            problem = recorded_problem(paths[name], name=name)
             for method in methods:
                 if (name, method, seed) in done:
                     continue
@@ -68,7 +68,7 @@ def race(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def keep(summary: dict[str, Any]) -> dict[str, Any]:
+def update_summary(summary: dict[str, Any]) -> dict[str, Any]:
     """Replace the results of these methods on these tables in results/curves.json, and return the whole content."""
     SUMMARY.parent.mkdir(exist_ok=True)
     stored = json.loads(SUMMARY.read_text()) if SUMMARY.exists() else {}
@@ -98,7 +98,7 @@ def main() -> int:
     else:
         summary = summarise(race(options))
         if not options.quick:
-            summary = keep(summary)
+            summary = update_summary(summary)
     result, ok = show(summary)
     if options.show:
         print("", *tables_of_page(summary), sep="\n\n")

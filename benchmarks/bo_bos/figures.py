@@ -5,8 +5,8 @@
                                                                             runs (Figs. 7 and 8 of the paper)
     python -m benchmarks bo_bos.figures swimmer                             best return against steps of Swimmer
 
-Lines are means over seeds, bands one standard error to each side. `-o` is the folder for the figures, `--kept` the folder with
-the studies.
+Lines are means over seeds, bands one standard error to each side. `-o` is the folder for the figures; `--studies` is
+the folder with the outputs of these scripts, `studies/` and `live/`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from benchmarks.bo_bos.compare import read
 from benchmarks.bo_bos.curves import HERE, tables
-from benchmarks.bo_bos.studies import DESIGN, recorded, study
+from benchmarks.bo_bos.studies import DESIGN, recorded_problem, study
 from benchmarks.bo_bos.tasks import EPISODES, EPOCHS, STEPS_OF_AN_EPOCH
 from benchmarks.plotting import plt
 
 Array = NDArray[np.float64]
-KEPT = HERE.parents[1] / "out" / "bo_bos"
+STUDIES = HERE.parents[1] / "out" / "bo_bos"
 FEWEST = 3  # seeds for a line
 LINES = {
     "gp_ucb": ("GP-UCB", "black"),
@@ -48,13 +48,13 @@ def main() -> None:
     parser.add_argument("--tables", default="cnn_fashion,logreg_fashion,xgboost_spambase,resnet,fcnet,vae")
     parser.add_argument("--table", default="cnn_fashion")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--studies", type=Path, default=STUDIES)
     parser.add_argument("--data", type=Path, help="folder with further tables, as for curves.py")
     parser.add_argument("-o", "--out", type=Path, default=HERE / "results")
     options = parser.parse_args()
     options.out.mkdir(exist_ok=True)
     if options.picture == "progress":
-        rows = [row for path in sorted((options.kept / "studies").glob("*.jsonl")) for row in read(path)]
+        rows = [row for path in sorted((options.studies / "studies").glob("*.jsonl")) for row in read(path)]
         names = [name for name in options.tables.split(",") if any(row["table"] == name for row in rows)]
         figure, axes = plt.subplots(2, len(names), figsize=(2.9 * len(names), 5.6), layout="constrained", squeeze=False)
         for column, name in enumerate(names):
@@ -72,7 +72,7 @@ def main() -> None:
     elif options.picture == "stopped":
         figure = stopped_runs(tables(options.data)[options.table], options.table, options.seed)
     else:
-        figure = swimmer([row for path in sorted((options.kept / "live").glob("*.jsonl")) for row in read(path)])
+        figure = swimmer([row for path in sorted((options.studies / "live").glob("*.jsonl")) for row in read(path)])
     figure.savefig(options.out / f"{options.picture}.png", dpi=100)
     print(json.dumps({"name": f"figure_{options.picture}", "measured": str(options.out), "target": None, "ok": True}))
 
@@ -122,7 +122,7 @@ def _band(axes: Axes, x: Array, y: Array, label: str, colour: str) -> None:
 
 def stopped_runs(path: Path, name: str, seed: int) -> plt.Figure:
     """Draw the curves of one study, dotted after a stop, and the final errors in the order of the runs."""
-    problem = recorded(path, name=name)
+    problem = recorded_problem(path, name=name)
     row = study(problem, "bo_bos", seed, with_configs=True)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.0), layout="constrained")
     ends = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.bo_bos.compare import meets, shown
+from benchmarks.bo_bos.compare import format_ratio, meets
 from benchmarks.markdown import table
 
 ALGORITHMS = {
@@ -27,7 +27,7 @@ def two_algorithms(summary: Summary) -> str:
         cells = [
             cell
             for kind in ("ratio_of_means", "ratio_of_seeds")
-            for cell in (f"{found[kind]['at_target']} of {len(mine)}", shown(found[kind]["median"]))
+            for cell in (f"{found[kind]['at_target']} of {len(mine)}", format_ratio(found[kind]["median"]))
         ]
         count_all = sum(one["seeds"] - one["in_design"] for one in mine)
         slower, never = (sum(one[count] for one in mine) for count in ("slower", "never"))
@@ -46,11 +46,12 @@ def recorded_curves(summary: Summary) -> str:
         count = ours["seeds"] - ours["in_design"]
         cells = [name, str(ours["seeds"])]
         for one in (ours, paper):
-            cells += [with_interval(one, "ratio_of_means"), shown(one["ratio_of_seeds"]), f"{one['slower']} of {count}"]
-        cells.append(shown(methods["oracle"]["ratio_of_means"]))
+            cells += [with_interval(one, "ratio_of_means"), format_ratio(one["ratio_of_seeds"])]
+            cells.append(f"{one['slower']} of {count}")
+        cells.append(format_ratio(methods["oracle"]["ratio_of_means"]))
         cells += [f"{ours[key]:.0f} / {paper[key]:.0f}" for key in ("runs", "stops")]
         cells.append(f"{100 * ours['mistakes']:.1f} / {100 * paper['mistakes']:.1f} %")
-        cells += [final(ours["final_gp_ucb"]), f"{final(ours['final'])} / {final(paper['final'])}"]
+        cells += [format_loss(ours["final_gp_ucb"]), f"{format_loss(ours['final'])} / {format_loss(paper['final'])}"]
         rows.append(cells)
     heads = ["table", "seeds", "ours, ratio of means", "of seeds", "slower", "printed, ratio of means", "of seeds"]
     return table([*heads, "slower", "oracle", "runs", "stops", "mistakes", "final, GP-UCB", "final"], rows)
@@ -84,9 +85,9 @@ def tables(summary: Summary) -> list[str]:
 
 def with_interval(found: Mapping[str, Any], kind: str) -> str:
     low, high = found[f"{kind}_90"]
-    return f"{shown(found[kind])} ({shown(low)}–{shown(high)})"
+    return f"{format_ratio(found[kind])} ({format_ratio(low)}–{format_ratio(high)})"
 
 
-def final(loss: float) -> str:
+def format_loss(loss: float) -> str:
     """Format a final loss; accuracies of LCBench are stored as negative losses."""
     return f"{abs(loss):.1f}" if abs(loss) >= 100 else f"{abs(loss):.4f}"

@@ -74,12 +74,12 @@ def write_table(name: str, rows: list[dict[str, Any]], log: list[str], path: Pat
         hp=np.array([[float(row["config"][key]) for key in names] for row in rows]),
         hp_names=np.array(names),
         meta=np.array(json.dumps(meta)),
-        valid_error=np.array([_filled(row["errors"], length) for row in rows], dtype=np.float32),
-        cost=np.array([_filled(row["seconds"], length) for row in rows], dtype=np.float32),
+        valid_error=np.array([_fill(row["errors"], length) for row in rows], dtype=np.float32),
+        cost=np.array([_fill(row["seconds"], length) for row in rows], dtype=np.float32),
     )
 
 
-def _filled(numbers: list[float], length: int) -> list[float]:
+def _fill(numbers: list[float], length: int) -> list[float]:
     return numbers + numbers[-1:] * (length - len(numbers))
 
 

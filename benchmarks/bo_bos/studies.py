@@ -85,7 +85,7 @@ class Problem:
     direction: Direction = "min"
 
 
-def recorded(path: Path, max_steps: int = EPOCHS, name: str = "") -> Problem:
+def recorded_problem(path: Path, max_steps: int = EPOCHS, name: str = "") -> Problem:
     """Return the problem of a table, with its curves thinned to `max_steps`."""
     table = Table.load(path, max_steps=max_steps)
 
@@ -98,7 +98,7 @@ def recorded(path: Path, max_steps: int = EPOCHS, name: str = "") -> Problem:
     return Problem(name or path.stem, table.space(), table, curve, table.max_steps, runs, table.direction)
 
 
-def live(task: Task) -> Problem:
+def live_problem(task: Task) -> Problem:
     """Return the problem of a real task; a configuration is trained when its first step is needed."""
     source = Revealed(task)
     return Problem(task.name, task.space, source, lambda config: source.curve(config).errors, EPOCHS)
@@ -146,20 +146,20 @@ def study(problem: Problem, method: str, seed: int, with_configs: bool = False) 
         "train_s": round(spent_s, 3),
         "improved": improved,
         "design": sum(trial.steps for trial in ledger.trials[:DESIGN]),
-        "runs": [[trial.steps, lowest(problem, ledger, trial)] for trial in ledger.trials],
+        "runs": [[trial.steps, lowest_loss(problem, ledger, trial)] for trial in ledger.trials],
         "first_stop": warm_up(problem) + 1,
-        "stopped": stopped(problem, ledger),
+        "stopped": stopped_runs(problem, ledger),
         "decide_s": round(seconds, 2),
     }
 
 
-def lowest(problem: Problem, ledger: Ledger, trial: Trial) -> float:
+def lowest_loss(problem: Problem, ledger: Ledger, trial: Trial) -> float:
     """Return the best loss of a full training of this run."""
     curve = ledger.state.sign * problem.curve(trial.config)
     return float(np.nanmin(curve)) if np.isfinite(curve).any() else np.inf
 
 
-def stopped(problem: Problem, ledger: Ledger) -> list[list[float]]:
+def stopped_runs(problem: Problem, ledger: Ledger) -> list[list[float]]:
     """Return for each stopped run: its steps, the incumbent, the final loss of a full training, and its best loss."""
     sign, found = ledger.state.sign, []
     for order in ledger.orders:
@@ -167,7 +167,7 @@ def stopped(problem: Problem, ledger: Ledger) -> list[list[float]]:
             trial = ledger.trials[int(order.why["stopped"])]  # type: ignore[arg-type]
             best = sign * float(order.why["stopped_incumbent"])  # type: ignore[arg-type]
             final = sign * float(problem.curve(trial.config)[-1])
-            found.append([trial.steps, best, final, lowest(problem, ledger, trial)])
+            found.append([trial.steps, best, final, lowest_loss(problem, ledger, trial)])
     return found
 
 
@@ -196,7 +196,7 @@ class Oracle(GPUCB):
 
     def make_surrogate(self, ledger: Ledger, table: ConfigTable, runs: ActiveRuns) -> Surrogate | None:
         cut = [t for t in ledger.trials if t.open_order is None and 0 < t.steps < t.limit and not t.diverged]
-        ends = {trial.number: lowest(self._problem, ledger, trial) for trial in cut}  # type: ignore[attr-defined]
+        ends = {trial.number: lowest_loss(self._problem, ledger, trial) for trial in cut}  # type: ignore[attr-defined]
         seen = observe(ledger, intermediate=False, idle_only=True, predicted=ends)
         return fit_surrogate(ledger, table, seen, lengths=False, refit_every=self.refit_every) if seen else None
 
@@ -205,6 +205,6 @@ class Oracle(GPUCB):
 
     def decide_run(self, ledger: Ledger, run: ActiveRun, runs: ActiveRuns) -> ContinueRun | StopRun:
         best = find_incumbent(ledger, run.trial)
-        if lowest(self._problem, ledger, ledger.trials[run.trial]) < best:  # type: ignore[attr-defined]
+        if lowest_loss(self._problem, ledger, ledger.trials[run.trial]) < best:  # type: ignore[attr-defined]
             return ContinueRun(run.goal)
         return StopRun({"incumbent": ledger.state.sign * best})

@@ -65,7 +65,7 @@ def measure(table: Table, repeats: int) -> dict[str, dict[str, float]]:
             view.open(configs[row])
         rest = view.encoding.points([configs[row] for row in others])
         weight = multiplier("practical", table.space().dims, RUN, len(others))
-        for name, (seen, lengths) in observed(best[known], stop).items():
+        for name, (seen, lengths) in observations_of(best[known], stop).items():
             ledger: Any = SimpleNamespace(memo={}, max_steps=steps)  # the parts of a ledger that a surrogate reads
             surrogate = fit_surrogate(ledger, view, seen, lengths=lengths, refit_every=1)
             mean, std = surrogate.predict(rest)
@@ -83,7 +83,7 @@ def measure(table: Table, repeats: int) -> dict[str, dict[str, float]]:
     }
 
 
-def observed(best: NDArray[np.float64], stop: NDArray[np.int64]) -> dict[str, tuple[list[Observation], bool]]:
+def observations_of(best: NDArray[np.float64], stop: NDArray[np.int64]) -> dict[str, tuple[list[Observation], bool]]:
     """Return the observations of each surrogate for curves (configurations, steps) up to `stop`, and whether it has lengths."""
     steps = best.shape[1]
     marks = {1, *(math.ceil(i * steps / 5) for i in range(1, 5))}

@@ -27,7 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.boil.problems import EVEN, found, load
+from benchmarks.boil.problems import EVEN, load, table_paths
 from benchmarks.boil.studies import METHODS, study
 from benchmarks.boil.summary import summary_of, utilities
 
@@ -85,20 +85,20 @@ def show(summary: dict[str, Any]) -> tuple[dict[str, Any], bool]:
 
 def _line(method: str, m: dict[str, Any]) -> str:
     def spread(name: str, digits: int) -> str:
-        low, high = (_shown(v, digits) for v in m[f"{name}_90"])
-        return f"{_shown(m[name], digits)} [{low}, {high}]"
+        low, high = (_format(v, digits) for v in m[f"{name}_90"])
+        return f"{_format(m[name], digits)} [{low}, {high}]"
 
     digits = 3 if abs(m["final"]) < 2 else 1
     return (
-        f"{method:20s} {m['seeds']:4d}   {spread('final', digits):26s} {_shown(m['over_time'], digits):>8s}   "
-        f"{spread('seconds_of_bo_l', 2):20s} {_shown(m['share_of_budget'], 2):>5s}  {spread('seconds_to_90', 2):20s} "
-        f"{spread('boil_ahead_by', digits):28s} {m['runs']:5.1f}  {_shown(m['shortest_half'], 2):>5s}  "
-        f"{_shown(m['log_condition'], 1):>7s} {m['decide_ms']:6.1f}  {spread('after_iterations', digits):26s} "
-        f"{_shown(m['cost_of_iterations'], 2):>5s}"
+        f"{method:20s} {m['seeds']:4d}   {spread('final', digits):26s} {_format(m['over_time'], digits):>8s}   "
+        f"{spread('seconds_of_bo_l', 2):20s} {_format(m['share_of_budget'], 2):>5s}  {spread('seconds_to_90', 2):20s} "
+        f"{spread('boil_ahead_by', digits):28s} {m['runs']:5.1f}  {_format(m['shortest_half'], 2):>5s}  "
+        f"{_format(m['log_condition'], 1):>7s} {m['decide_ms']:6.1f}  {spread('after_iterations', digits):26s} "
+        f"{_format(m['cost_of_iterations'], 2):>5s}"
     )
 
 
-def _shown(value: float | None, digits: int) -> str:
+def _format(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
@@ -137,7 +137,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
     chosen = parser.parse_args()
-    paths = found(chosen.data)
+    paths = table_paths(chosen.data)
     paths = {name: path for name, path in paths.items() if not chosen.tables or name in chosen.tables.split(",")}
     if chosen.even:
         paths = {name + EVEN: path for name, path in paths.items()}

@@ -21,7 +21,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from benchmarks.boil.problems import Problem, found, load
+from benchmarks.boil.problems import Problem, load, table_paths
 from benchmarks.plotting import plt
 from shoestring.models.boil.augmentation import (
     Floor,
@@ -31,7 +31,7 @@ from shoestring.models.boil.augmentation import (
     pick_most_uncertain,
     step_grid,
 )
-from shoestring.models.boil.process import ProcessParameters, RunLengths, product_kernel
+from shoestring.models.boil.score_process import ProcessParameters, RunLengths, product_kernel
 from shoestring.models.gp.posterior import condition
 
 RESULTS = Path(__file__).parent / "results"
@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder with further tables of record.py")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
-    paths = dict(list(found(chosen.data).items())[: 1 if chosen.quick else None])
+    paths = dict(list(table_paths(chosen.data).items())[: 1 if chosen.quick else None])
     seeds, runs = (1, 8) if chosen.quick else (2, 15)
     problems = [load(name, path) for name, path in paths.items()]
     measured = {way: [conditions(p, way, s, runs) for p in problems for s in range(seeds)] for way in WAYS}

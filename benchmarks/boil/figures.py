@@ -47,11 +47,11 @@ def draw_all(
         return
     utility(folder / "utility.png", shown, rows, utilities)
     best_curves(folder / "best_curves.png", shown, rows)
-    added(folder / "added_prefixes.png", shown, rows)
+    added_prefixes(folder / "added_prefixes.png", shown, rows)
     weights(folder / "weights.png", shown, rows)
 
 
-def _of(rows: Sequence[Mapping[str, Any]], method: str) -> list[Mapping[str, Any]]:
+def _rows_of(rows: Sequence[Mapping[str, Any]], method: str) -> list[Mapping[str, Any]]:
     return sorted((row for row in rows if row["method"] == method), key=lambda row: row["seed"])
 
 
@@ -63,7 +63,7 @@ def utility(
     for (name, problem), (left, right) in zip(problems.items(), axes, strict=True):
         lowest = np.inf
         for method, colour in COLOURS.items():
-            mine = _of(rows[name], method)
+            mine = _rows_of(rows[name], method)
             if not mine:
                 continue
             over_runs = np.array([_by_run(problem, row) for row in mine])
@@ -99,7 +99,7 @@ def best_curves(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None
     figure, axes = plt.subplots(1, len(problems), figsize=(4.0 * len(problems), 3.2), squeeze=False)
     for (name, problem), axis in zip(problems.items(), axes[0], strict=True):
         for method in ("bo", "bo_l", "boil"):
-            final = [row["leaders"][-1][2] for row in _of(rows[name], method)]
+            final = [row["leaders"][-1][2] for row in _rows_of(rows[name], method)]
             if final:
                 curves = problem.values[:, final].mean(axis=0)  # (studies, steps)
                 share = np.arange(1, curves.shape[1] + 1) / curves.shape[1]
@@ -113,11 +113,11 @@ def best_curves(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None
     plt.close(figure)
 
 
-def added(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
+def added_prefixes(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
     """Draw Fig. 4: prefixes added at each decision, mean over seeds."""
     figure, axis = plt.subplots(figsize=(6, 3.4))
     for name in problems:
-        counts = [row["added"] for row in _of(rows[name], "boil") if row.get("added")]
+        counts = [row["added"] for row in _rows_of(rows[name], "boil") if row.get("added")]
         length = int(np.median([len(c) for c in counts]))  # few seeds have later decisions
         mean = [np.mean([c[i] for c in counts if len(c) > i]) for i in range(1, length)]
         axis.plot(np.arange(2, length + 1), mean, label=name.replace("_", " "))
@@ -138,7 +138,7 @@ def weights(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
     for (name, problem), axis in zip(problems.items(), axes[0], strict=True):
         steps = problem.values.shape[2]
         share = np.arange(1, steps + 1) / steps
-        learned = np.array([row["logistic"] for row in _of(rows[name], "boil") if "logistic" in row])
+        learned = np.array([row["logistic"] for row in _rows_of(rows[name], "boil") if "logistic" in row])
         for m0, g0 in learned:
             axis.plot(
                 share,

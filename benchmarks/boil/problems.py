@@ -82,7 +82,7 @@ def average_preference(steps: int) -> Floats:
     return np.asarray(np.mean(weights, axis=0))
 
 
-def found(data: Path | None) -> dict[str, Path]:
+def table_paths(data: Path | None) -> dict[str, Path]:
     """Return paths of tables by name: our own, and known ones below `data`; the made-up table has no file."""
     paths = {path.stem: path for path in sorted(OWN.glob("*.npz"))} | {SMOOTH: OWN}
     if data is not None:
@@ -134,9 +134,9 @@ def load(name: str, path: Path) -> Problem:
             return Problem(name, _whole(configs), *_blocks(sign * values, costs), meta.get("log", ()))
     if np.isnan(objective).any():
         there = np.isfinite(objective).any(axis=1)
-        hp, objective, since_start = hp[there], *_evenly(objective[there], since_start[there])
+        hp, objective, since_start = hp[there], *_resample(objective[there], since_start[there])
     values, costs = _blocks(sign * objective, since_start)
-    configs, runs = _grouped(hp, names, meta.get("hp_categories") or {})
+    configs, runs = _group_runs(hp, names, meta.get("hp_categories") or {})
     return Problem(name, configs, values[runs.T], costs[runs.T], meta.get("log", OTHERS_LOG.get(name, ())))
 
 
@@ -149,7 +149,7 @@ def _blocks(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
     return sums / (ends - begins), np.diff(since_start[..., ends - 1], axis=-1, prepend=0.0)
 
 
-def _evenly(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
+def _resample(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
     """Return curves at even times up to the longest run's end, and the seconds since the start, both (n, STEPS)."""
     times = np.arange(1, STEPS + 1) * (np.nanmax(since_start) / STEPS)
     out, spent = np.empty((len(values), STEPS)), np.empty((len(values), STEPS))
@@ -161,7 +161,7 @@ def _evenly(values: Floats, since_start: Floats) -> tuple[Floats, Floats]:
     return out, spent
 
 
-def _grouped(
+def _group_runs(
     hp: Floats, names: Sequence[str], categories: Mapping[str, Sequence[str]]
 ) -> tuple[list[Any], NDArray[np.intp]]:
     """Return configs, and the rows of the runs of each, (configs, runs): as many runs as every config has."""

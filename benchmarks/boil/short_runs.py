@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.boil.problems import Problem, found, load
+from benchmarks.boil.problems import Problem, load, table_paths
 from benchmarks.boil.studies import BUDGET_RUNS
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision
@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    paths = found(None)
+    paths = table_paths(None)
     measured: dict[str, Any] = {}
     for name, path in list(paths.items())[: 1 if options.quick else None]:
         problem = load(name, path)

@@ -11,12 +11,12 @@ from benchmarks.plotting import plt
 
 Lines = list[dict[str, Any]]
 LABELS = {"alpha=0": "EI", "alpha=1": "EI per cost (alpha=1)", "ei_cool": "EI-cool", "carbo": "CArBO"}
-RANKED = ("alpha=0", "alpha=0.1", "alpha=0.2", "alpha=1", "cei=0.2", "cei=0.3", "cei=0.5", "ei_cool", "carbo", "random")
-PAIRED = ("cei=0.1", "cei=0.2", "cei=0.3", "cei=0.5")
+RULES = ("alpha=0", "alpha=0.1", "alpha=0.2", "alpha=1", "cei=0.2", "cei=0.3", "cei=0.5", "ei_cool", "carbo", "random")
+CEI_METHODS = ("cei=0.1", "cei=0.2", "cei=0.3", "cei=0.5")
 MARKS = "osD^vPX*<>"
 
 
-SHOWN = ("lv1*", "lv3*", "lv3* at once", "auto*", "gp", "lv3", "transfer")
+COST_MODELS = ("lv1*", "lv3*", "lv3* at once", "auto*", "gp", "lv3", "transfer")
 
 
 def cost_model_error(lines: Lines, path: Path) -> None:
@@ -27,7 +27,7 @@ def cost_model_error(lines: Lines, path: Path) -> None:
     )
     for axes, folder in zip(panels[0], folders, strict=True):
         inside = [line for line in curves if line["folder"] == folder]
-        for mark, name in zip(MARKS, SHOWN, strict=False):
+        for mark, name in zip(MARKS, COST_MODELS, strict=False):
             part = sorted((line for line in inside if line["model"] == name), key=lambda one: int(one["observations"]))
             x = [line["observations"] for line in part]
             axes.plot(x, [line["rmse_log_cost"] for line in part], mark + "-", ms=4, lw=1, label=name)
@@ -93,7 +93,7 @@ def time_allocation(lines: Lines, path: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
     ranks = [line for line in lines if "rank" in line]
     multiples = sorted({line["multiple"] for line in ranks})
-    shown = [name for name in RANKED if any(line["method"] == name for line in ranks)]
+    shown = [name for name in RULES if any(line["method"] == name for line in ranks)]
     for mark, name in zip(MARKS, shown, strict=False):
         part = sorted((line for line in ranks if line["method"] == name), key=lambda line: float(line["multiple"]))
         heights = [line["rank"] for line in part]
@@ -101,7 +101,7 @@ def time_allocation(lines: Lines, path: Path) -> None:
         left.plot(multiples, heights, mark + style, ms=4, lw=1, label=LABELS.get(name, name))
     left.set(xscale="log", xlabel="budget, multiples of the unit budget", ylabel="average rank (1 is best)")
     pairs = [line for line in lines if "against" in line]
-    slacks = [name for name in PAIRED if any(line["method"] == name for line in pairs)]
+    slacks = [name for name in CEI_METHODS if any(line["method"] == name for line in pairs)]
     names = [(name, against) for against in ("alpha=0", "alpha=1") for name in slacks]
     for position, (name, against) in enumerate(names):
         part = [line for line in pairs if line["method"] == name and line["against"] == against]
@@ -110,11 +110,11 @@ def time_allocation(lines: Lines, path: Path) -> None:
             [line["multiple"] * shift for line in part],
             [line["rank_less"] for line in part],
             yerr=_bars(part, "rank_less"),
-            fmt="osD^"[PAIRED.index(name)],
+            fmt="osD^"[CEI_METHODS.index(name)],
             ms=4,
             lw=1,
             color="C0" if against == "alpha=0" else "C1",
-            mfc="white" if name in (PAIRED[0], PAIRED[-1]) else None,
+            mfc="white" if name in (CEI_METHODS[0], CEI_METHODS[-1]) else None,
             label=f"{name} minus {LABELS[against].partition(' (')[0]}",
         )
     right.axhline(0.0, color="grey", lw=0.6)

@@ -31,7 +31,7 @@ class Data:
     classes: int  # 0 for regression
 
 
-def bundled(name: str) -> Data:
+def load_bundled(name: str) -> Data:
     """Load a data set of scikit-learn."""
     from sklearn import datasets
 

@@ -47,9 +47,8 @@ class Problem:
     data: str = field(default="", kw_only=True)  # name of the data set, if known
     task: tuple[float, ...] = field(default=(), kw_only=True)  # log rows, log columns, classes
     named: tuple[str, ...] = field(default=(), kw_only=True)  # parameters on which cost depends
-    transferred: Mapping[str, Sequence[float]] = field(
-        default_factory=dict, kw_only=True
-    )  # cost model of related problems
+    # the cost model of related problems
+    transferred: Mapping[str, Sequence[float]] = field(default_factory=dict, kw_only=True)
 
     @cached_property
     def space(self) -> Space:
@@ -57,7 +56,7 @@ class Problem:
 
     @cached_property
     def cost_features(self) -> Array:
-        """The features of the cost models, (n, q)."""
+        """Return the features of the cost models, (n, q)."""
         encoding = Encoding(self.space)
         return CostFeatures(encoding).of(encoding.points(self.configs))
 
@@ -83,8 +82,10 @@ class Problem:
 
 
 def wide_columns(configs: Sequence[Config]) -> list[str]:
-    """Return the columns of positive numbers that span two decades. In all these tables, which do not name their scales, such
-    columns were drawn from a logarithmic scale."""
+    """Return the columns of positive numbers that span two decades.
+
+    These tables do not name their scales. In all of them such columns were drawn from a logarithmic scale.
+    """
     columns: dict[str, list[Any]] = {}
     for config in configs:
         for name, value in config.items():

@@ -41,7 +41,7 @@ from benchmarks.cost_aware.races import (
 )
 from benchmarks.cost_aware.traces import ALPHAS, SLACKS, Traces
 from benchmarks.cost_aware.transferred import transfer_models
-from benchmarks.cost_aware.xgboost_problems import trained
+from benchmarks.cost_aware.xgboost_problems import make_trainable
 
 Line = dict[str, Any]
 EXPERIMENTS: dict[str, Callable[[list[Problem], argparse.Namespace, Traces], tuple[list[Line], Line]]] = {
@@ -101,7 +101,9 @@ def main() -> int:
     if options.train is None:
         problems = load(options.data, options.rows, options.problems)
     else:
-        problems = load(options.data, options.rows, options.problems, lambda p, table: trained(p, table, options.train))
+        problems = load(
+            options.data, options.rows, options.problems, lambda p, table: make_trainable(p, table, options.train)
+        )
     collecting = options.experiment == "collect"
     part = f"_{options.collect}_{options.part}_of_{options.parts}" if collecting else ""
     traces = Traces(options.output, part)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.cost_aware.pipelines import BUNDLED, PIPELINES, Data, bundled, load_file, transformers
+from benchmarks.cost_aware.pipelines import BUNDLED, PIPELINES, Data, load_bundled, load_file, transformers
 from benchmarks.cost_aware.problems import Problem
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.parameters import Float, Int
@@ -65,7 +65,7 @@ class Boosting:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The facts from which `trained` restores the problem, and the meta-features for a transferred cost model."""
+        """The facts from which `make_trainable` restores the problem, and the meta-features for a transferred cost model."""
         train = self._split[0]
         size = {"rows": train.num_row(), "columns": train.num_col(), "classes": self.data.classes}
         return {"data": self.data.name, "pipeline": self.pipeline, "most_rows": self.most_rows, **size}
@@ -110,13 +110,13 @@ def boostings(names: Iterable[str], pipelines: Iterable[str], folders: Iterable[
         paths = [folder / f"{name}.npz" for folder in folders if (folder / f"{name}.npz").exists()]
         if name not in BUNDLED and not paths:
             raise SystemExit(f"data set {name!r} is not one of {', '.join(BUNDLED)} and not a file in --data")
-        data = bundled(name) if name in BUNDLED else load_file(paths[0])
+        data = load_bundled(name) if name in BUNDLED else load_file(paths[0])
         found += [Boosting(data, pipeline, rows) for pipeline in pipelines]
     return found
 
 
 @dataclass(frozen=True)
-class Trained(Problem):
+class TrainableProblem(Problem):
     """A recorded problem with a continuous space and real training; its rows define the unit of loss."""
 
     boosting: Boosting
@@ -139,13 +139,13 @@ class Trained(Problem):
         return replace(outcome, value=math.log(max(outcome.value, least)))
 
 
-def trained(table: Path, problem: Problem, folders: Iterable[Path]) -> Trained:
+def make_trainable(table: Path, problem: Problem, folders: Iterable[Path]) -> TrainableProblem:
     """Return the problem of a recorded table with real training; its data come from scikit-learn or from the folders."""
     meta = json.loads(str(np.load(table)["meta"]))
     if "pipeline" not in meta:
         raise SystemExit(f"--train: {table} was not recorded by xgboost_problems and cannot be trained")
     boosting = boostings([meta["data"]], [meta["pipeline"]], folders, int(meta["most_rows"]))[0]
-    return Trained(**{one.name: getattr(problem, one.name) for one in fields(problem)}, boosting=boosting)
+    return TrainableProblem(**{one.name: getattr(problem, one.name) for one in fields(problem)}, boosting=boosting)
 
 
 def record(problem: Boosting, configs: int, folder: Path, deadline: float = np.inf) -> bool:

@@ -11,10 +11,8 @@ from benchmarks.kill.studies import decisions
 from shoestring.core.ledger.entries import Lost, Note, Receipt
 from shoestring.core.ledger.ledger import Ledger
 
-MAX_EXCESS_S, MAX_EXCESS_SHARE = (
-    1.0,
-    0.01,
-)  # the promised limits: a time budget may be exceeded by no more than the larger of these
+# The promised limits: a time budget may be exceeded by no more than the larger of these.
+MAX_EXCESS_S, MAX_EXCESS_SHARE = 1.0, 0.01
 MAX_UNCHARGED_S = 0.1  # of work in one study: the clocks of several processes may differ by this much
 
 

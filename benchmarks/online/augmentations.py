@@ -38,8 +38,8 @@ def augment(x: Tensor, probabilities: Tensor, generator: torch.Generator) -> Ten
     )
     tone, blur, cutout, inversion = (drawn[:, i, None, None, None] for i in range(4, 8))
     v = u[:, 5:, None, None, None]
-    x = torch.where(tone, _toned(x, v[:, 0], v[:, 1]), x)
-    x = torch.where(blur, x + v[:, 2] * (_blurred(x) - x), x)
+    x = torch.where(tone, _change_tone(x, v[:, 0], v[:, 1]), x)
+    x = torch.where(blur, x + v[:, 2] * (_blur(x) - x), x)
     x = torch.where(cutout & _square(x.shape[-1], u[:, 8:11]), 0.0, x)
     return torch.where(inversion, 1.0 - x, x)
 
@@ -61,13 +61,13 @@ def _affine(drawn: Tensor, u: Tensor) -> Tensor:
     return torch.stack(rows, dim=1).view(-1, 2, 3)
 
 
-def _toned(x: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
+def _change_tone(x: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
     x = x * (0.4 + 1.2 * brightness)
     mean = x.mean(dim=(1, 2, 3), keepdim=True)
     return (mean + (x - mean) * (0.4 + 1.2 * contrast)).clamp(0.0, 1.0)
 
 
-def _blurred(x: Tensor) -> Tensor:
+def _blur(x: Tensor) -> Tensor:
     std = 1.5 * x.shape[-1] / 28
     at = torch.arange(-3, 4, device=x.device, dtype=x.dtype)
     line = torch.exp(-0.5 * (at / std) ** 2)

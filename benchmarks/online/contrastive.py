@@ -45,9 +45,8 @@ from shoestring import OnlineTuner, Schedule
 
 HALF = dict.fromkeys(NAMES, 0.5)
 EXPERT = HALF | {"crop": 1.0, "tone": 0.8, "blur": 0.2, "flip_vertical": 0.0, "rotation": 0.0, "inversion": 0.0}
-SPACE = {
-    name: {"float": [0.5 if name == "crop" else 0.0, 1.0]} for name in NAMES
-}  # without crops the network learns nothing
+# Without crops the network learns nothing.
+SPACE = {name: {"float": [0.5 if name == "crop" else 0.0, 1.0]} for name in NAMES}
 SETTINGS = {"forgetting_rate": 0.01, "beta": 1.0, "kernel": "matern52", "unit": 0.01, "clip": 2.0}
 SETTINGS |= {"lengthscale": 0.4, "variance": 0.1, "noise_variance": 0.05}
 METHODS: dict[str, dict[str, Any] | Schedule] = {
@@ -140,18 +139,18 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
     configs, validated, watched = [], [], []
     seconds = {"decide": 0.0, "train": 0.0, "validate": 0.0}
 
-    def timed(kind: str, work: Callable[..., Any], *inputs: Any) -> Any:
+    def time_call(kind: str, work: Callable[..., Any], *inputs: Any) -> Any:
         began = time.perf_counter()
         result = work(*inputs)
         seconds[kind] += time.perf_counter() - began
         return result
 
     for round in range(1, plan.rounds + 1):
-        config = how.config(round) if tuner is None else timed("decide", tuner.next)
-        timed("train", pretraining.train_round, config)
+        config = how.config(round) if tuner is None else time_call("decide", tuner.next)
+        time_call("train", pretraining.train_round, config)
         value = None
         if tuner is not None and tuner.should_validate:
-            value = timed("validate", pretraining.validate)
+            value = time_call("validate", pretraining.validate)
             tuner.tell(level.correct(round, value))
             validated.append([round, value])
         if round % plan.watch == 0:

@@ -11,9 +11,9 @@ left out.
     final       each of the 16 for a whole run, fixed: the effect on test accuracy of a high instead of a low probability
     one round   from one run at 0.5, at several moments: each of the 16 for one round; its effect then
 
-The two agree if the effects of one round, averaged over the moments, rank like the final ones (Spearman, at least `AGREES`), and
-no final effect beyond two standard errors has the other sign. Then the race of `online.contrastive` is repeated without
-inversion, with longer length-scales and with a reward that is corrected for the run's lead over its trend.
+The two agree if the effects of one round, averaged over the moments, rank like the final ones (Spearman, at least
+`MIN_CORRELATION`), and no final effect beyond two standard errors has the other sign. Then the race of `online.contrastive` is
+repeated without inversion, with longer length-scales and with a reward that is corrected for the run's lead over its trend.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from benchmarks.online.contrastive import HALF, SPACE, Plan, Pretraining
 from benchmarks.online.contrastive_report import figure, table
 from benchmarks.online.contrastive_report import judge as judge_race
 from benchmarks.online.fashion import DEBIAN, load, pick_device
-from benchmarks.online.runs import arguments, found, gather, run_all
+from benchmarks.online.runs import arguments, finished_runs, gather, run_all
 
 Array = NDArray[np.float64]
 TASK, RACE = "factorial", "factorial_race"
 FACTORS = NAMES[:7]
 LOW, HIGH = 0.2, 0.8  # of a probability's range
 MOMENTS = (1 / 24, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the run, at which a round is trained with each combination
-AGREES = 0.6
+MIN_CORRELATION = 0.6
 BRANCHES = "branches"
-RACED = ["baseline", "TV-GP-UCB", "CE@0.8", "CE@0.7", "CE@0.6", "Ber(0.6)", "expert"]
+RACE_METHODS = ["baseline", "TV-GP-UCB", "CE@0.8", "CE@0.7", "CE@0.6", "Ber(0.6)", "expert"]
 RACE_PLAN = {"without": ("inversion",), "lengthscale": 1.2, "correction": 0.25}
 
 
@@ -132,7 +132,7 @@ def measure(runs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Array, Array]]
 def judge(measured: Mapping[str, tuple[Array, Array]]) -> dict[str, Any]:
     once = [effect for name, (effect, _) in measured.items() if name != "final"]
     if "final" not in measured or not once:
-        return {"name": TASK, "measured": None, "target": {"rank_correlation": AGREES}, "ok": False}
+        return {"name": TASK, "measured": None, "target": {"rank_correlation": MIN_CORRELATION}, "ok": False}
     final, error = measured["final"]
     mean = np.mean(once, axis=0)
     rank = float(spearmanr(mean, final).statistic)
@@ -140,8 +140,9 @@ def judge(measured: Mapping[str, tuple[Array, Array]]) -> dict[str, Any]:
         name for name, f, e, m in zip(FACTORS, final, error, mean, strict=True) if abs(f) > 2.0 * e and f * m < 0.0
     ]
     found_effects = {"rank_correlation": round(rank, 3), "other_sign": against}
-    ok = bool(rank >= AGREES and not against)
-    return {"name": TASK, "measured": found_effects, "target": {"rank_correlation": AGREES, "other_sign": []}, "ok": ok}
+    ok = bool(rank >= MIN_CORRELATION and not against)
+    target = {"rank_correlation": MIN_CORRELATION, "other_sign": []}
+    return {"name": TASK, "measured": found_effects, "target": target, "ok": ok}
 
 
 def show(measured: Mapping[str, tuple[Array, Array]]) -> str:
@@ -184,9 +185,16 @@ def main() -> None:
     if verdict["ok"] and not options.show and not options.quick:
         plan = replace(plan, **RACE_PLAN)
         run_all(
-            RACE, RACED, options.seeds, asdict(plan), contrastive.run_one, (plan, *inputs), options.o, options.workers
+            RACE,
+            RACE_METHODS,
+            options.seeds,
+            asdict(plan),
+            contrastive.run_one,
+            (plan, *inputs),
+            options.o,
+            options.workers,
         )
-    if found(options.o, RACE):
+    if finished_runs(options.o, RACE):
         race = gather(options.o, RACE)
         print("", table(race), sep="\n")
         if options.show:

@@ -7,9 +7,9 @@
 A grid of fixed regularisation (dropout and distortion, each at a share of its largest value, without noise and tuning) measures
 the possible gain. The self-tuning network starts at 0.05 of everything and tunes at every step, in four versions: with and
 without biases that respond, and with batch normalisation after the response or before it. A version passes if its validation loss
-closes `CLOSED` of the way from the grid's weakest point to its best one; test losses are only reported. If one passes, fixed
-schedules and bandits are compared with the best version, by which the paper's claim is judged. The tuning uses the validation
-images, as in the paper, and the grid's best point is chosen on them, too.
+closes `MIN_CLOSED_SHARE` of the way from the grid's weakest point to its best one; test losses are only reported. If one passes,
+fixed schedules and bandits are compared with the best version, by which the paper's claim is judged. The tuning uses the
+validation images, as in the paper, and the grid's best point is chosen on them, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks import markdown
 from benchmarks.online import self_tuning
 from benchmarks.online.fashion import DEBIAN, pick_device
-from benchmarks.online.runs import arguments, found, gather, plus_minus, run_all
+from benchmarks.online.runs import arguments, finished_runs, gather, plus_minus, run_all
 from benchmarks.online.self_tuning import Plan
 from benchmarks.online.self_tuning_network import START, Ways
 from benchmarks.online.self_tuning_report import compare, figure, table
@@ -47,7 +47,7 @@ BUILDS = {
     "tuned, shift, norm before": Ways(answer="scale+shift", norm="before"),
 }
 WEAKEST = next(iter(GRID))
-CLOSED = 0.8  # of the way from the weakest fixed point to the best one
+MIN_CLOSED_SHARE = 0.8  # of the way from the weakest fixed point to the best one
 QUICK = Plan(rounds=10, steps=4, batch=64, width=8, size=14, n_train=256, n_held_out=500, hyper_lr=0.02, watch=5)
 
 
@@ -72,11 +72,11 @@ def judge(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     builds = [name for name in loss if name in BUILDS]
     chosen = min(builds, key=loss.__getitem__)
     closed = {name: round((loss[WEAKEST] - loss[name]) / gap, 3) if gap > 0.0 else None for name in builds}
-    passed = gap > 0.0 and (loss[WEAKEST] - loss[chosen]) / gap >= CLOSED
+    passed = gap > 0.0 and (loss[WEAKEST] - loss[chosen]) / gap >= MIN_CLOSED_SHARE
     return {
         "name": TASK,
         "measured": {"best_fixed": best, "gap": round(gap, 4), "closed": closed, "build": chosen},
-        "target": {"closed": CLOSED},
+        "target": {"closed": MIN_CLOSED_SHARE},
         "ok": bool(passed),
     }
 
@@ -112,7 +112,7 @@ def main() -> None:
         run_all(
             RACE, raced, options.seeds, asdict(plan), self_tuning.run_one, (plan, *inputs), options.o, options.workers
         )
-    if found(options.o, RACE):
+    if finished_runs(options.o, RACE):
         race = gather(options.o, RACE)
         print("", table(race), "", compare(race), sep="\n")
         if options.show:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.online.fashion import N_CLASSES, normalised
+from benchmarks.online.fashion import N_CLASSES, normalise
 
 TEMPERATURE = 0.5
 
@@ -37,7 +37,7 @@ class Encoder(nn.Module):
         self.head = nn.Sequential(nn.Linear(8 * width, 8 * width), nn.ReLU(), nn.Linear(8 * width, 64))
 
     def features(self, x: Tensor) -> Tensor:
-        x = normalised(x).contiguous(memory_format=torch.channels_last)
+        x = normalise(x).contiguous(memory_format=torch.channels_last)
         return self.blocks(functional.relu(self.norm(self.stem(x)))).mean(dim=(2, 3))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def arguments(about: str, data: Path, methods: Sequence[str], plans: dict[str, s
     return options
 
 
-def found(folder: Path, task: str) -> dict[tuple[str, int], Run]:
+def finished_runs(folder: Path, task: str) -> dict[tuple[str, int], Run]:
     """Return the finished runs of a task, by method and seed."""
     lines = (folder / f"{task}.jsonl").read_text().splitlines() if (folder / f"{task}.jsonl").exists() else []
     texts = lines + [path.read_text() for path in sorted((folder / task).glob("*.json"))]
@@ -67,7 +67,7 @@ def run_all(
     Runs are done seed by seed, so that an interruption leaves complete sets.
     """
     (folder / task).mkdir(parents=True, exist_ok=True)
-    done = found(folder, task)
+    done = finished_runs(folder, task)
     plan = json.loads(json.dumps(plan))  # as it is read from a file: tuples become lists
     if other := [key for key, run in done.items() if run["plan"] != plan]:
         raise SystemExit(f"{folder} has runs with another plan, such as {other[0]}: give another folder with -o")
@@ -81,7 +81,7 @@ def run_all(
 
 def gather(folder: Path, task: str) -> list[Run]:
     """Write all finished runs to one file and return them."""
-    runs_by_key = found(folder, task)
+    runs_by_key = finished_runs(folder, task)
     if not runs_by_key:
         raise SystemExit(f"{folder} has no finished run of {task}: run it first, or give its folder with -o")
     lines = [json.dumps(runs_by_key[key], separators=(",", ":")) for key in sorted(runs_by_key)]

@@ -139,7 +139,7 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
     seconds = {"decide": 0.0, "train": 0.0, "validate": 0.0}
     arms, passes, watched, hyper = "", 0, [], []
 
-    def timed(kind: str, work: Callable[..., Any], *inputs: Any) -> Any:
+    def time_call(kind: str, work: Callable[..., Any], *inputs: Any) -> Any:
         began = time.perf_counter()
         result = work(*inputs)
         seconds[kind] += time.perf_counter() - began
@@ -149,13 +149,13 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
         if i < warm_up:
             tune_every = None
         elif tuner is not None:
-            tune_every = 1 if timed("decide", tuner.next)["mode"] == "tune" else None
+            tune_every = 1 if time_call("decide", tuner.next)["mode"] == "tune" else None
         else:
             tune_every = FIXED[method][i >= DECAYS[1] * plan.rounds]
-        timed("train", training.round, tune_every)
+        time_call("train", training.round, tune_every)
         validates = i >= warm_up and tuner is not None and tuner.should_validate
         if validates:
-            tuner.tell(timed("validate", training.validate)[1])
+            tuner.tell(time_call("validate", training.validate)[1])
             passes += 1
         arms += (".t", ":T")[validates][tune_every is not None]  # validated rounds as ":" and "T"
         if (i + 1) % plan.watch == 0:

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.online.fashion import N_CLASSES, Fashion, normalised
+from benchmarks.online.fashion import N_CLASSES, Fashion, normalise
 
 # (name, largest value); dropout after each of the three blocks and before the last layer, then the input's distortions
 HYPER = (
@@ -106,17 +106,17 @@ class SelfTuningVGG(nn.Module):
 
     def forward(self, x: Tensor, hyper: Tensor, values: Tensor | None = None) -> Tensor:
         """Return logits. The layers respond to `hyper` (n, 8); `values` (n, 8), if given, has the dropout rates."""
-        x, hyper = normalised(x).contiguous(memory_format=torch.channels_last), hyper - self.start
+        x, hyper = normalise(x).contiguous(memory_format=torch.channels_last), hyper - self.start
         for i, (first, second) in enumerate(self.blocks):
             x = functional.max_pool2d(second(first(x, hyper), hyper), 2)
             if values is not None:
-                x = _dropped(x, values[:, i, None, None, None])
+                x = _drop_out(x, values[:, i, None, None, None])
         x = x.mean(dim=(2, 3))
         if values is not None:
-            x = _dropped(x, values[:, 3, None])
+            x = _drop_out(x, values[:, 3, None])
         return self.last(x, hyper).float()
 
-    def perturbed(self, n: int) -> Tensor:
+    def perturb(self, n: int) -> Tensor:
         """Return one sample of the hyperparameters for each of n images."""
         noise = torch.randn(n, len(HYPER), device=self.hyper.device)
         return self.hyper + self.log_spread.exp() * noise
@@ -131,14 +131,14 @@ class SelfTuningVGG(nn.Module):
 
 
 def training_loss(model: SelfTuningVGG, x: Tensor, y: Tensor) -> Tensor:
-    hyper = model.perturbed(len(x)).detach()
+    hyper = model.perturb(len(x)).detach()
     values = model.values(hyper)
-    return functional.cross_entropy(model(_distorted(x, values), hyper, values), y)
+    return functional.cross_entropy(model(_distort(x, values), hyper, values), y)
 
 
 def tuning_loss(model: SelfTuningVGG, x: Tensor, y: Tensor) -> Tensor:
     """Return the validation loss with perturbed hyperparameters, less the entropy of the perturbation."""
-    loss = functional.cross_entropy(model(x, model.perturbed(len(x))), y)
+    loss = functional.cross_entropy(model(x, model.perturb(len(x))), y)
     return loss - ENTROPY_WEIGHT * model.log_spread.sum()
 
 
@@ -157,12 +157,12 @@ def start_model(data: Fashion, width: int, seed: int, ways: Ways) -> SelfTuningV
     return SelfTuningVGG(width, ways).to(data.device, memory_format=torch.channels_last)
 
 
-def _dropped(x: Tensor, rate: Tensor) -> Tensor:
+def _drop_out(x: Tensor, rate: Tensor) -> Tensor:
     mask = torch.rand(x.shape, device=x.device) >= rate
     return x * mask / (1.0 - rate).to(x.dtype)
 
 
-def _distorted(x: Tensor, values: Tensor) -> Tensor:
+def _distort(x: Tensor, values: Tensor) -> Tensor:
     """Return images (n, 1, s, s) with the noise, brightness, contrast and cutout of each image's values."""
     n, size = len(x), x.shape[-1]
     noise, brightness, contrast, cutout = (values[:, i, None, None, None] for i in range(4, 8))

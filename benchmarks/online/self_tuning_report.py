@@ -22,7 +22,7 @@ PAPER = {  # test loss, test accuracy, time; VGG16 on CIFAR-10
 }
 CONSTANT = ("never", "5:1", "2:1", "1:1")
 ORDER = (*CONSTANT, "1:1 > 2:1", *PAPER)
-SHOWN = ("never", "2:1", "1:1", "EXP3.S, Ber(0.2)", "CE@0.7", "CE@0.8")  # as curves
+CURVE_METHODS = ("never", "2:1", "1:1", "EXP3.S, Ber(0.2)", "CE@0.7", "CE@0.8")  # as curves
 
 
 def by_method(runs: Runs) -> dict[str, list[dict[str, Any]]]:
@@ -135,11 +135,11 @@ def figure(runs: Runs, path: Path) -> None:
     fig, (left, middle, right) = pyplot.subplots(1, 3, figsize=(15, 4.6))
     ends = {}
     for name, some in grouped.items():
-        style = {"color": f"C{SHOWN.index(name)}" if name in SHOWN else "grey"}
+        style = {"color": f"C{CURVE_METHODS.index(name)}" if name in CURVE_METHODS else "grey"}
         mean, error = mean_and_error([run["validation_loss"] for run in some])
         ends[name] = (float(np.mean([times[name, run["seed"]] for run in some])), mean)
         middle.errorbar(*ends[name], yerr=0.0 if np.isnan(error) else error, fmt="o", capsize=3, **style)
-        if name not in SHOWN:
+        if name not in CURVE_METHODS:
             middle.annotate(name, ends[name], xytext=(-5, -10), textcoords="offset points", fontsize=7, ha="right")
             continue
         at = [round for round, _, _ in some[0]["watched"]]

@@ -57,8 +57,8 @@ RESULTS = Path(__file__).parent / "results"
 ROUNDS, ARMS, NOISE_STD, KAPPA, CHANCE = 2000, 3, 0.1, 0.95, 0.1
 LENGTHSCALE, VARIANCE, MEAN = 200.0, 0.25, 0.5
 FIRST_FIT, GROWTH = 8, 1.5  # observations
-WITHIN = (ROUNDS / 8, 0.1)  # largest length-scale, smallest variance
-FREELY = (10.0 * ROUNDS, 1e-3)
+FIT_BOUNDS = (ROUNDS / 8, 0.1)  # largest length-scale, smallest variance
+WIDE_BOUNDS = (10.0 * ROUNDS, 1e-3)
 OWN = ("CE-GP-UCB@0.95, RBF in time", "CE-GP-UCB@0.95, RBF fitted within bounds")
 
 PAPER = {  # (R / T, C) on sine, gaussian, piecewise
@@ -207,7 +207,7 @@ def methods() -> dict[str, Run]:
     runs: dict[str, Run] = {name: partial(run_policy, policy) for name, policy in named.items()}
     runs["GP-UCB, RBF in time, Ber(0.1)"] = partial(run_in_time, None)
     runs["CE-GP-UCB@0.95, RBF in time"] = partial(run_in_time, KAPPA)
-    for word, bounds in (("within bounds", WITHIN), ("freely", FREELY)):
+    for word, bounds in (("within bounds", FIT_BOUNDS), ("freely", WIDE_BOUNDS)):
         runs[f"GP-UCB, RBF fitted {word}, Ber(0.1)"] = partial(run_in_time, None, bounds=bounds)
         runs[f"CE-GP-UCB@0.95, RBF fitted {word}"] = partial(run_in_time, KAPPA, bounds=bounds)
     return runs

@@ -124,13 +124,13 @@ class Reading:
         return query_rules.query_by_confidence(better, self.kappa)
 
 
-MERGED, SEEN = ", competitors merged", ", beta by observations"
+MERGED, BY_OBSERVATIONS = ", competitors merged", ", beta by observations"
 
 
 def readings(rate: float) -> dict[str, Reading]:
     merged = {f"CE@{kappa:.2f}{MERGED}": Reading(rate, kappa=kappa, bandwidth=0.15) for kappa in KAPPAS}
     merged[f"CE@*{MERGED}"] = Reading(rate, bandwidth=0.15)
-    return merged | {f"Ber({p}){SEEN}": Reading(rate, chance=p, by_observations=True) for p in CHANCES}
+    return merged | {f"Ber({p}){BY_OBSERVATIONS}": Reading(rate, chance=p, by_observations=True) for p in CHANCES}
 
 
 def rows(rate: float) -> dict[str, Policy | Reading]:
@@ -196,7 +196,7 @@ def one_run(policy: Policy, space: Space, truth: Floats, noise: Floats, seed: in
     return regret / len(truth), passes
 
 
-def drifting(root: Floats, rate: float, rng: np.random.Generator) -> Floats:
+def draw_drift(root: Floats, rate: float, rng: np.random.Generator) -> Floats:
     """Return f_1, f_2, … as (rounds, points)."""
     truth = rng.standard_normal((ROUNDS, POINTS)) @ root.T
     for t in range(1, ROUNDS):
@@ -211,11 +211,12 @@ def simulate(trials: int, wanted: str, rates: tuple[float, ...]) -> dict[str, An
     root: Floats = np.asarray(np.linalg.cholesky(kernel + 1e-10 * np.eye(POINTS)), dtype=np.float64)
     found: dict[str, Any] = {}
     for i, rate in enumerate(rates):
-        table = {name: policy for name, policy in rows(rate).items() if not wanted or name in _named(wanted, rate)}
+        names = _parse_names(wanted, rate) if wanted else rows(rate)
+        table = {name: policy for name, policy in rows(rate).items() if name in names}
         began = time.perf_counter()
         for trial in range(trials):
             rng = np.random.default_rng([2101, 6590, RATES.index(rate), trial])
-            truth, noise = drifting(root, rate, rng), rng.normal(0.0, NOISE_STD, ROUNDS)
+            truth, noise = draw_drift(root, rate, rng), rng.normal(0.0, NOISE_STD, ROUNDS)
             for name, policy in table.items():
                 if isinstance(policy, Reading):
                     regret, passes = policy.run(kernel, truth, noise, seed=trial)
@@ -231,7 +232,7 @@ def simulate(trials: int, wanted: str, rates: tuple[float, ...]) -> dict[str, An
     return found
 
 
-def _named(wanted: str, rate: float) -> list[str]:
+def _parse_names(wanted: str, rate: float) -> list[str]:
     """Return the names of rows between the semicolons; "readings" means all of those."""
     names = [readings(rate) if word == "readings" else [word] for word in wanted.split(";")]
     return [name for some in names for name in some]
@@ -243,7 +244,8 @@ def fits_better(found: dict[str, Any]) -> dict[str, Any]:
     The two numbers of each are those of the regret, and of the passes in percent.
     """
     distances = {}
-    for suffix, names in ((MERGED, [*(f"CE@{k:.2f}" for k in KAPPAS), "CE@*"]), (SEEN, [f"Ber({p})" for p in CHANCES])):
+    ce, random = [*(f"CE@{k:.2f}" for k in KAPPAS), "CE@*"], [f"Ber({p})" for p in CHANCES]
+    for suffix, names in ((MERGED, ce), (BY_OBSERVATIONS, random)):
         for name in names:
             if f"{name}{suffix}" in found and name in found:
                 distances[name] = [_distance(found[which], PAPER[name]) for which in (name, f"{name}{suffix}")]
@@ -253,9 +255,8 @@ def fits_better(found: dict[str, Any]) -> dict[str, Any]:
 def _distance(by_rate: dict[str, Any], paper: list[tuple[float, int]]) -> list[float]:
     there = [(by_rate[str(rate)], printed) for rate, printed in zip(RATES, paper, strict=True) if str(rate) in by_rate]
     regret = [np.mean(one["R"]) - printed[0] for one, printed in there]
-    passes = [
-        100.0 * (np.mean(one["C"]) / (printed[1] + 1) - 1.0) for one, printed in there
-    ]  # the paper does not count the first
+    # The paper does not count the first pass.
+    passes = [100.0 * (np.mean(one["C"]) / (printed[1] + 1) - 1.0) for one, printed in there]
     return [round(float(np.sqrt(np.mean(np.square(gaps)))), 3) for gaps in (regret, passes)]
 
 
@@ -273,7 +274,7 @@ def show(found: dict[str, Any]) -> None:
             r, c = np.array(by_rate[str(rate)]["R"]), np.array(by_rate[str(rate)]["C"])
             error = r.std(ddof=1) / np.sqrt(r.size) if r.size > 1 else 0.0
             cell = f"{r.mean():.3f}±{error:.3f} / {c.mean():.0f}"
-            printed = PAPER.get(name.removesuffix(MERGED).removesuffix(SEEN))
+            printed = PAPER.get(name.removesuffix(MERGED).removesuffix(BY_OBSERVATIONS))
             if printed is not None:
                 paper = printed[RATES.index(rate)]
                 cell += f" ({paper[0]:.3f} / {paper[1]})"

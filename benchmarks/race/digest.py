@@ -64,9 +64,8 @@ def full_report(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]]) ->
     """Return Markdown for the README of the race: all methods and parts, where we lose, and the cost of decisions."""
     first = facts["parts"][0]
     ran = [name for part in facts["parts"] if part["suite"] in (first["suite"], "trained") for name in best_first(part)]
-    all_names = [
-        name for name in dict.fromkeys(ran) if name != methods.ORACLE
-    ]  # some methods have runs on the real clock only
+    # Some methods have runs on the real clock only.
+    all_names = [name for name in dict.fromkeys(ran) if name != methods.ORACLE]
     names = [name for name in all_names if name in select_methods(first, facts["reference"])]
     sources = ", ".join(first["unseen"]["sources"])
     texts = [

@@ -16,7 +16,7 @@ from benchmarks.race.statistics import cliques
 from benchmarks.race.trained import CURVE_S
 from shoestring.reports.figures.style import follow_reader, style_marks
 
-SEEN = frozenset((Path(__file__).parent / "seen_tables.txt").read_text("utf-8").split())
+SEEN_TABLES = frozenset((Path(__file__).parent / "seen_tables.txt").read_text("utf-8").split())
 MAX_LINES = 14  # in the figure of regret against budget
 STYLE = "\n".join((follow_reader(), style_marks(), (Path(__file__).parent / "page.css").read_text("utf-8")))
 SUITES = {
@@ -88,7 +88,7 @@ def _part(part: Mapping[str, Any]) -> str:
             f"{lanes}</p>",
             _figure(
                 "" if len(part["budgets"]) < 2 else pictures.regret_against_budget(
-                    part["means"], part["budgets"], _shown(part, kinds), part["unit"]
+                    part["means"], part["budgets"], _select_methods(part, kinds), part["unit"]
                 ),
                 f"Mean regret against budget. Shown: the reference, the baselines, and the best methods up to {top_budget:g}.",
             ),
@@ -122,7 +122,7 @@ def _describe_ranks(ranks: Mapping[str, Any]) -> str:
     )
 
 
-def _shown(part: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, str]:
+def _select_methods(part: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, str]:
     """Return the methods in the figure: at most `MAX_LINES`, because more lines are unreadable."""
     ranked = [name for name in best_first(part) if name != methods.ORACLE]
     fixed = [name for name in ranked if kinds[name] == "ref" or name in methods.ALWAYS_RACED]
@@ -257,7 +257,7 @@ def _costs(costs: Sequence[Mapping[str, Any]]) -> str:
 def _limitations(facts: Mapping[str, Any]) -> str:
     tables = sorted({name for part in facts["parts"] if part["suite"] != "trained" for name in part["tables"]})
     marked = "".join(f"<li>{escape(name)}{_marks(name)}</li>" for name in tables)
-    fresh = [name for name in tables if name not in SEEN]
+    fresh = [name for name in tables if name not in SEEN_TABLES]
     not_marked = escape(", ".join(fresh)) or "none, so all results may be optimistic"
     behind = sum(row["certain"] for part in facts["parts"] for row in part["losses"])
     return (
@@ -285,7 +285,7 @@ def _limitations(facts: Mapping[str, Any]) -> str:
 
 
 def _marks(name: str) -> str:
-    return (" ●" if name in SEEN else "") + (" ▲" if name.partition("/")[0] in TRAINABLE else "")
+    return (" ●" if name in SEEN_TABLES else "") + (" ▲" if name.partition("/")[0] in TRAINABLE else "")
 
 
 def _describe_seeds(facts: Mapping[str, Any]) -> str:

@@ -105,9 +105,8 @@ def difference_dots(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str])
     root = PlotAxis(-1.0, 1.0, _LEFT, WIDTH - _RIGHT)
 
     def x(value: float) -> float:
-        return root(
-            math.copysign(math.sqrt(abs(value) / bound), value)
-        )  # a square root keeps small differences visible
+        # A square root keeps small differences visible.
+        return root(math.copysign(math.sqrt(abs(value) / bound), value))
 
     sheet.segment((x(0), top - 4), (x(0), sheet.height - 6), "axis")
     sheet.text(x(0) - 8, 12, "reference better", "name", "end")

@@ -26,14 +26,14 @@ COST = ("method", "arms", "version", "mean_ms", "p95_ms", "memory_mb", "error", 
 def pack(runs: Sequence[Mapping[str, Any]], costs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the contents of the file."""
     parts = []
-    for part, in_part in _grouped(runs, part_of):
-        by_method = {method: _method(own) for method, own in _grouped(in_part, lambda run: run["method"])}
+    for part, in_part in _group(runs, part_of):
+        by_method = {method: _method(own) for method, own in _group(in_part, lambda run: run["method"])}
         parts.append({**dict(zip(PART, part, strict=True)), "methods": by_method})
     shown = [{name: line[name] for name in COST if name in line} for line in costs]
     return {"regret_unit": REGRET, "parts": parts, "cost": shown}
 
 
-def _grouped(runs: Iterable[Mapping[str, Any]], key: Any) -> list[tuple[Any, list[Mapping[str, Any]]]]:
+def _group(runs: Iterable[Mapping[str, Any]], key: Any) -> list[tuple[Any, list[Mapping[str, Any]]]]:
     return [(value, list(own)) for value, own in groupby(sorted(runs, key=key), key)]
 
 

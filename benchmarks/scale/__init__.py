@@ -62,9 +62,8 @@ def _judge(runs: list[Run], growth: list[Growth], constants: dict[str, float]) -
     at_most = {run.policy: run for run in runs if run.workers == most}
     loop_ms = max((run.loop_ms for run in at_most.values() if run.is_whole), default=None)
     busy = {name: run.busy_outside_tail for name, run in at_most.items() if name in MIN_BUSY_SHARE}
-    incomplete = {
-        name: busy.pop(name) for name in list(busy) if not at_most[name].is_whole
-    }  # only complete studies have a target
+    # Only complete studies have a target.
+    incomplete = {name: busy.pop(name) for name in list(busy) if not at_most[name].is_whole}
     time_growth, memory_growth = (
         max(getattr(one, part) for one in growth) for part in ("time_growth", "memory_growth")
     )

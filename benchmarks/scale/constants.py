@@ -22,7 +22,7 @@ from shoestring.study.loop import run_in_memory
 
 BATCH = 1000
 MANY_RUNNING = 10_000
-TAKEN_OVER = 1000  # trials
+OTHER_TRIALS = 1000  # trials
 REPEATS = 20
 
 
@@ -82,9 +82,9 @@ class Bowl:
 def _first_decision_s() -> float:
     """Return the processor time of the first decision of `cost_aware_ei` on a study of another policy, in 6 dimensions."""
     space = Space({f"x{i}": Float(0, 1) for i in range(6)})
-    opened = replace(begin("random_search", TAKEN_OVER, 1).opened, space=space, max_steps=1)
+    opened = replace(begin("random_search", OTHER_TRIALS, 1).opened, space=space, max_steps=1)
     ledger = run_in_memory(Ledger([opened]), policies.make("random_search"), SimulatedRunner(Bowl())).ledger
-    change = Amended(budget=Budget(f"{TAKEN_OVER + 100} epochs"), policy="cost_aware_ei", settings={})
+    change = Amended(budget=Budget(f"{OTHER_TRIALS + 100} epochs"), policy="cost_aware_ei", settings={})
     ledger, policy = ledger.append(change), policies.make("cost_aware_ei")
     began = time.process_time()
     policy.decide(ledger, ledger.decision_rng())

@@ -13,9 +13,8 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 SPACE = Space({"end": Float(0, 1), "rate": Float(0, 1), "pace": Float(0, 1)})
 MAX_STEPS = 81
 EPOCHS_A_WORKER = 40
-SETTINGS = {
-    "thrift": {"most_curves": 1e9}
-}  # use the network throughout: at the default so large a study is left to halving
+# Use the network throughout: with the default settings `thrift` decides studies of this size by halving.
+SETTINGS = {"thrift": {"most_curves": 1e9}}
 
 
 class FallingCurves:

@@ -18,7 +18,7 @@ import shoestring.policy
 import shoestring.testing
 
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
-EXAMPLES = ("tune", "Study", "Space", "OnlineTuner")  # and BudgetSearchCV, which needs scikit-learn
+EXAMPLES = ("tune", "Study", "Space", "OnlineTuner")  # BudgetSearchCV has one too, but needs scikit-learn
 
 
 def sections(docstring: str) -> dict[str, str]:

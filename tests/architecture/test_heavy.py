@@ -1,4 +1,4 @@
-"""Tests that need heavy packages: found by their command, left alone by all others, and pinned."""
+"""tools/heavy.py runs the tests in tests/heavy; plain runs do not collect them, and their packages are pinned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_plain_run_of_the_tests_does_not_collect_them(pytestconfig: pytest.Con
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """The groups whose tests are run, and with which words. No environment is made; the tests of `boosting` fail."""
+    """Return a list that receives each group with its arguments. No environment is made; the tests of `boosting` fail."""
     called: list[tuple[str, list[str]]] = []
 
     def run(group: str, python: Path, words: list[str]) -> int:

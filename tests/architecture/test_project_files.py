@@ -51,7 +51,7 @@ def test_a_disagreement_is_found(tmp_path: Path, name: str, old: str, new: str, 
 
 
 def commented_places() -> list[str]:
-    """Files and folders that the comments of pyproject.toml name."""
+    """Return the files and folders that the comments of pyproject.toml name."""
     comments = [line.partition("  #")[2].partition("`")[0] for line in PYPROJECT.splitlines()]
     return sorted(
         {place.rstrip(".") for comment in comments for place in PLACE.findall(comment) if "://" not in comment}

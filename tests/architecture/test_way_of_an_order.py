@@ -16,11 +16,11 @@ from shoestring.policies.halving.sequential_halving import SequentialHalving
 
 ROOT = Path(shoestring.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-it-works.md"
-MAX_FILES = 48  # of the whole package; look for a detour when a change needs more
+MAX_FILES = 48  # of the whole package; if a change needs more, look for unnecessary ones
 
 
 class FirstDecision(Exception):
-    """Raised by the policy, to end the traced run."""
+    """The policy raises this to end the traced run."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The modules of a benchmark, for the test modules in this folder; each test module sets FOLDER."""
+"""A fixture with the modules of one benchmark. A test module that uses it sets FOLDER, the folder of the benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The experiments of benchmarks/bhpt in miniature: sets are drawn, methods race, runs are kept, claims are judged."""
+"""The experiments of benchmarks/bhpt in miniature: sets are drawn, methods race, runs are stored, claims are judged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from shoestring.testing.policies import make_opening
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "bhpt"
 
 
-def verdicts(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and last line of a script."""
+def run_script(
+    script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str
+) -> tuple[int, dict[str, Any]]:
+    """Run a script and return its exit code and the object of its last line."""
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(sys, "argv", ["script", *arguments])
     code = 0
@@ -44,8 +46,8 @@ def test_curves_of_a_set_start_together_and_the_slow_ones_end_late(scripts: Any)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_belief_of_a_synthetic_race_knows_how_arms_are_alike(scripts: Any, seed: int) -> None:
-    """Points of the square that span two decades are no reason to take logarithms of them."""
+def test_the_surrogate_of_a_synthetic_race_has_the_generating_similarity_of_arms(scripts: Any, seed: int) -> None:
+    """Points of the square stay on a linear scale, although they span two decades."""
     table = scripts.problems.synthetic(seed)
     policy = scripts.racing.method("bhpt_printed", table)
     arms = Ledger([make_opening(policy, space=table.space, budget="9 epochs", max_steps=48)]).view(ArmsView(None))
@@ -55,7 +57,7 @@ def test_the_belief_of_a_synthetic_race_knows_how_arms_are_alike(scripts: Any, s
     assert np.allclose(arms.similarity(policy.lengthscale), generating, rtol=1e-12)
 
 
-def test_a_race_tells_what_was_spent_where(scripts: Any) -> None:
+def test_a_race_reports_the_spending_of_each_trial(scripts: Any) -> None:
     table = scripts.problems.synthetic(0)
     row = scripts.racing.race("bhpt_printed", table, 12, 0)
     assert sum(row["spent_by_trial"].values()) == 12
@@ -68,7 +70,7 @@ def test_a_race_tells_what_was_spent_where(scripts: Any) -> None:
 
 
 @pytest.mark.benchmark_run
-def test_synthetic_race_keeps_its_runs(
+def test_synthetic_race_stores_its_runs(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     arguments = (
@@ -81,12 +83,12 @@ def test_synthetic_race_keeps_its_runs(
         "--methods",
         "bhpt_printed,hyperband,random_search",
     )
-    verdicts(scripts.synthetic, monkeypatch, capsys, *arguments)
+    run_script(scripts.synthetic, monkeypatch, capsys, *arguments)
     before = (tmp_path / "synthetic_decay.jsonl").read_text()
-    code, told = verdicts(scripts.synthetic, monkeypatch, capsys, *arguments)
+    code, verdict = run_script(scripts.synthetic, monkeypatch, capsys, *arguments)
     assert (tmp_path / "synthetic_decay.jsonl").read_text() == before
-    assert told["measured"].keys() == {"bhpt_printed@6", "bhpt_printed@12"}
-    assert code == (0 if told["ok"] else 1)
+    assert verdict["measured"].keys() == {"bhpt_printed@6", "bhpt_printed@12"}
+    assert code == (0 if verdict["ok"] else 1)
     lines = [json.loads(line) for line in (tmp_path / "synthetic_decay_summary.jsonl").read_text().splitlines()]
     assert len(lines) == 6
     assert all(line["sets"] == 2 and line["never_begun"] <= line["missed"] for line in lines)
@@ -106,9 +108,9 @@ def test_a_lead_within_the_error_is_an_exception(scripts: Any) -> None:
     close = [race_row("bhpt_printed", s, 192, 0.001) for s in range(9)] + [
         race_row("rollout", s, 192, 0.002 * rng.random()) for s in range(9)
     ]
-    told = scripts.synthetic.judge(close)
-    assert not told["ok"]
-    assert len(told["exceptions"]) == 1
+    verdict = scripts.synthetic.judge(close)
+    assert not verdict["ok"]
+    assert len(verdict["exceptions"]) == 1
     assert not scripts.synthetic.judge([race_row("bhpt_printed", s, 192, 0.02) for s in range(9)])["ok"]
 
 
@@ -116,16 +118,16 @@ def test_a_lead_within_the_error_is_an_exception(scripts: Any) -> None:
 
 
 @pytest.mark.benchmark_run
-def test_real_race_keeps_its_runs_and_hides_single_ones(
+def test_real_race_stores_its_runs_and_summarises_them_without_single_ones(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     common = ("-o", str(tmp_path), "--tables", "resnet_alexnet", "--seeds", "1", "--curves", "0.2,0.4", "--steps", "10")
-    verdicts(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving")
+    run_script(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving")
     first = (tmp_path / "real_fashion_curves.jsonl").read_text()
-    _, told = verdicts(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving,bhpt")
+    _, verdict = run_script(scripts.real, monkeypatch, capsys, *common, "--methods", "sequential_halving,bhpt")
     assert (tmp_path / "real_fashion_curves.jsonl").read_text().startswith(first)
-    assert told["measured"]["regret"].keys() == {"bhpt"}
-    assert told["peers"].keys() == {"sequential_halving"}
+    assert verdict["measured"]["regret"].keys() == {"bhpt"}
+    assert verdict["peers"].keys() == {"sequential_halving"}
     lines = [json.loads(line) for line in (tmp_path / "real_fashion_curves_summary.jsonl").read_text().splitlines()]
     assert {line["table"] for line in lines} == {"resnet_alexnet", "all"}
     assert all(line.keys() == {"table", "method", "curves", "runs", "regret_mean", "regret_sd"} for line in lines)
@@ -147,12 +149,12 @@ def test_growth_is_judged_by_seed_and_interval(scripts: Any) -> None:
     assert scripts.real.judge(single, in_seconds=True)["target"] is None
 
 
-def test_the_default_is_held_to_what_it_reached(scripts: Any) -> None:
+def test_the_default_must_reach_its_earlier_regrets(scripts: Any) -> None:
     def judge(own: bool = True, curves: float = 1.0, **regrets: float) -> list[str]:
         rows = [share_row(0, curves, 0.5) | {"method": name, "regret": value} for name, value in regrets.items()]
-        told = scripts.real.judge(rows, own=own)
-        assert told["ok"] == (not told["missed"])
-        return list(told["missed"])
+        verdict = scripts.real.judge(rows, own=own)
+        assert verdict["ok"] == (not verdict["missed"])
+        return list(verdict["missed"])
 
     limit = scripts.real.REGRET_AT_MOST[1.0]
     assert judge(bhpt=limit, hyperband=limit + 0.1) == []
@@ -163,19 +165,19 @@ def test_the_default_is_held_to_what_it_reached(scripts: Any) -> None:
     assert judge(bhpt=0.05, hyperband=0.05) == ["1: not below hyperband"]
 
 
-def test_a_guess_is_known_where_errors_are_reported(scripts: Any) -> None:
-    chances = {path.stem: scripts.problems.recorded(path, 5, 5).chance for path in scripts.real.OWN.glob("*.npz")}
+def test_the_loss_of_guessing_is_known_for_tables_of_errors(scripts: Any) -> None:
+    chances = {path.stem: scripts.problems.load_table(path, 5, 5).chance for path in scripts.real.OWN.glob("*.npz")}
     assert chances == {"fcnet": 0.9, "resnet": 0.9, "resnet_alexnet": 0.9, "vae": None}
-    table = scripts.problems.recorded(scripts.real.OWN / "fcnet.npz", 5, 5)
+    table = scripts.problems.load_table(scripts.real.OWN / "fcnet.npz", 5, 5)
     assert scripts.racing.method("bhpt_start", table).start == 0.9
     assert scripts.racing.method("bhpt", table).start is None
 
 
-# the belief ----------------------------------------------------------------------------------------------------------
+# the surrogate -------------------------------------------------------------------------------------------------------
 
 
-def test_a_falling_belief_expects_real_curves_to_end_lower(scripts: Any) -> None:
-    table = scripts.problems.recorded(scripts.real.OWN / "resnet_alexnet.npz", None, 20, 0)
+def test_a_falling_prior_mean_predicts_lower_ends_of_real_curves(scripts: Any) -> None:
+    table = scripts.problems.load_table(scripts.real.OWN / "resnet_alexnet.npz", None, 20, 0)
     bias = {
         kind: next(r for r in scripts.prediction_quality.measure(table, 0, 1, kind) if r["ahead"] == "horizon")["bias"]
         for kind in ("plain", "falling")

@@ -61,7 +61,7 @@ def test_logistic_regression_learns_and_is_revealed_step_by_step(scripts: Any) -
     assert source.curve(config).score == shown[5].value
 
 
-def test_one_more_feature_an_epoch(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_epoch_of_boosted_trees_has_one_more_feature(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xgboost")
     monkeypatch.setattr(scripts.tasks, "MAILS_TO_TRAIN", 90)
     x, labels = blobs()
@@ -115,7 +115,7 @@ def test_a_recorded_task_is_a_table_and_is_not_trained_twice(scripts: Any, tmp_p
     assert table.direction == "min"
 
 
-def test_a_line_cut_short_is_passed_over(scripts: Any, tmp_path: Path) -> None:
+def test_an_incomplete_line_is_skipped(scripts: Any, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"a": 1}\n{"a": 2, "b')
     assert scripts.compare.read(tmp_path / "rows.jsonl") == [{"a": 1}]
 
@@ -123,7 +123,7 @@ def test_a_line_cut_short_is_passed_over(scripts: Any, tmp_path: Path) -> None:
 def test_studies_are_compared_with_gp_ucb(scripts: Any, table: Path) -> None:
     studies, compare = scripts.studies, scripts.compare
     studies.METHODS["bo_bos"] = ("bo_bos", {"paths": 2000})
-    problem = studies.recorded(table)
+    problem = studies.recorded_problem(table)
     rows = [studies.study(problem, method, 0) for method in ("gp_ucb", "bo_bos", "oracle")]
     reference, bos, oracle = rows
     assert all(row["epochs"] == 200 for row in rows)
@@ -137,18 +137,18 @@ def test_studies_are_compared_with_gp_ucb(scripts: Any, table: Path) -> None:
     assert found["gp_ucb"]["epochs"] == {"design": 0.6, "finished": 0.4, "first_steps": 0.0, "hesitation": 0.0}
     assert sum(found["bo_bos"]["epochs"].values()) == pytest.approx(1.0, abs=0.003)
     assert found["oracle"]["ratio_of_means"] <= 1.0
-    told, ok = compare.show({"made_up": found})
-    assert json.loads(json.dumps(told))["ok"] is ok
+    measured, ok = compare.show({"made_up": found})
+    assert json.loads(json.dumps(measured))["ok"] is ok
 
 
-def test_the_page_says_what_the_results_say(scripts: Any) -> None:
+def test_the_page_has_the_tables_of_the_results(scripts: Any) -> None:
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     for one in scripts.page.tables(json.loads(scripts.curves.SUMMARY.read_text(encoding="utf-8"))):
         assert one in page, f"README.md differs from results/curves.json, which says\n{one}"
 
 
-def test_a_panel_leaves_out_methods_of_few_seeds(scripts: Any) -> None:
-    """Else 20 seeds of the others would be cut down to the three that it has."""
+def test_a_panel_leaves_out_methods_with_few_seeds(scripts: Any) -> None:
+    """Lines share their seeds, so a method with three seeds would limit all others to three."""
     pytest.importorskip("matplotlib")
     row: dict[str, Any] = {"epochs": 20, "train_s": 20.0, "design": 5, "improved": [[1, 0.5, 1.0], [9, 0.2, 9.0]]}
     rows = [row | {"method": method, "seed": seed} for method in ("gp_ucb", "bo_bos", "boca") for seed in range(8)]
@@ -157,9 +157,9 @@ def test_a_panel_leaves_out_methods_of_few_seeds(scripts: Any) -> None:
     assert [line.get_label() for line in panel.lines if not line.get_label().startswith("_")] == ["GP-UCB", "BO-BOS"]
 
 
-def test_hyperband_with_the_brackets_of_longer_runs(scripts: Any, table: Path) -> None:
-    """Full trainings of 20 steps: brackets of 32, whose runs stop first at 1 or 4 steps, not at 2 or 7."""
-    problem = scripts.studies.recorded(table, name="made_up")
+def test_hyperband_can_have_the_brackets_of_longer_runs(scripts: Any, table: Path) -> None:
+    """Full trainings have 20 steps here. In brackets of 32 steps runs first stop at 1 or 4 steps instead of 2 or 7."""
+    problem = scripts.studies.recorded_problem(table, name="made_up")
     lengths = {steps for steps, _ in scripts.studies.study(problem, "hyperband 80", 0)["runs"]}
     plain = {steps for steps, _ in scripts.studies.study(problem, "hyperband", 0)["runs"]}
     assert {1, 4, 20} <= lengths
@@ -167,7 +167,7 @@ def test_hyperband_with_the_brackets_of_longer_runs(scripts: Any, table: Path) -
     assert not {2, 7} & lengths
 
 
-def test_the_papers_own_combination_is_a_row(scripts: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_method_as_printed_is_a_row(scripts: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, settings = scripts.studies.METHODS["printed"]
     assert settings | {"paths": 0} == {
         "paths": 0,
@@ -176,41 +176,45 @@ def test_the_papers_own_combination_is_a_row(scripts: Any, table: Path, monkeypa
         "refit_every": 10,
     }
     monkeypatch.setitem(scripts.studies.METHODS, "printed", (name, settings | {"paths": 2000}))
-    problem = scripts.studies.recorded(table, name="made_up")
+    problem = scripts.studies.recorded_problem(table, name="made_up")
     rows = [scripts.studies.study(problem, method, 0) for method in ("gp_ucb", "printed")]
-    told = scripts.compare.summarise(rows)["made_up"]["printed"]
-    assert told["seeds"] == 1
-    assert told["mistakes"] <= 0.5
+    summary = scripts.compare.summarise(rows)["made_up"]["printed"]
+    assert summary["seeds"] == 1
+    assert summary["mistakes"] <= 0.5
 
 
-def test_a_summary_keeps_what_other_calls_found(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_contains_the_results_of_earlier_calls(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     curves, compare = scripts.curves, scripts.compare
     monkeypatch.setattr(curves, "SUMMARY", tmp_path / "curves.json")
 
     def found(means: float | None, seeds: float) -> dict[str, Any]:
         return {"seeds": 3, "ratio_of_means": means, "ratio_of_seeds": seeds}
 
-    curves.keep({"a": {"bo_bos": found(0.5, 0.9)}, "b": {"bo_bos": found(None, 0.7), "boca": found(0.7, 0.7)}})
-    kept = curves.keep({"b": {"bo_bos": found(0.6, 0.7), "printed": found(1.2, 1.0)}})
-    assert kept == json.loads((tmp_path / "curves.json").read_text())
-    assert list(kept["b"]) == ["bo_bos", "printed", "boca"]  # in the order of the methods
-    assert compare.meets(kept, "bo_bos") == {
+    curves.update_summary(
+        {"a": {"bo_bos": found(0.5, 0.9)}, "b": {"bo_bos": found(None, 0.7), "boca": found(0.7, 0.7)}}
+    )
+    stored = curves.update_summary({"b": {"bo_bos": found(0.6, 0.7), "printed": found(1.2, 1.0)}})
+    assert stored == json.loads((tmp_path / "curves.json").read_text())
+    assert list(stored["b"]) == ["bo_bos", "printed", "boca"]  # in the order of the methods
+    assert compare.meets(stored, "bo_bos") == {
         "tables": 2,
         "seeds": 3,
         "ratio_of_means": {"at_target": 2, "median": 0.55},
         "ratio_of_seeds": {"at_target": 1, "median": 0.8},
     }
-    assert compare.meets(kept, "printed")["ratio_of_means"]["at_target"] == 0
-    assert compare.meets(kept, "lc_families") is None
+    assert compare.meets(stored, "printed")["ratio_of_means"]["at_target"] == 0
+    assert compare.meets(stored, "lc_families") is None
 
 
-def test_what_each_surrogate_is_told(scripts: Any) -> None:
+def test_each_surrogate_gets_its_observations(scripts: Any) -> None:
     best = np.linspace(1.0, 0.1, 50) * np.ones((2, 1))
-    told = scripts.surrogates.observed(best, np.array([50, 12]))
-    assert [seen.loss for seen in told["truth"][0]] == pytest.approx([0.1, 0.1])
-    assert [seen.loss for seen in told["ends"][0]] == pytest.approx([best[0, 49], best[1, 11]])
-    assert [round(50 * seen.share) for seen in told["lengths"][0]] == [1, 10, 20, 30, 40, 50, 1, 10, 12]
-    assert [round(50 * seen.share) for seen in told["lengths, last"][0]] == [50, 12]
+    observations = scripts.surrogates.observations_of(best, np.array([50, 12]))
+    assert [seen.loss for seen in observations["truth"][0]] == pytest.approx([0.1, 0.1])
+    assert [seen.loss for seen in observations["ends"][0]] == pytest.approx([best[0, 49], best[1, 11]])
+    assert [round(50 * seen.share) for seen in observations["lengths"][0]] == [1, 10, 20, 30, 40, 50, 1, 10, 12]
+    assert [round(50 * seen.share) for seen in observations["lengths, last"][0]] == [50, 12]
 
 
 def test_surrogates_are_measured(scripts: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,17 +231,19 @@ def test_pictures_are_drawn(
     studies = scripts.studies
     studies.METHODS["bo_bos"] = ("bo_bos", {"paths": 2000})
     rows = [
-        studies.study(studies.recorded(table), method, seed) for method in ("gp_ucb", "hyperband") for seed in (0, 1, 2)
+        studies.study(studies.recorded_problem(table), method, seed)
+        for method in ("gp_ucb", "hyperband")
+        for seed in (0, 1, 2)
     ]
     swims = [
         {"table": "swimmer", "method": "gp_ucb", "epochs": 400, "scores": [[50 * n, -float(n)] for n in range(1, 9)]},
         {"table": "swimmer", "method": "bo_bos", "epochs": 400, "scores": [[50 * n, -2.0 * n] for n in range(1, 8)]},
     ]
-    for folder, kept in (("studies", rows), ("live", swims)):
+    for folder, lines in (("studies", rows), ("live", swims)):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "kept.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+        (tmp_path / folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     monkeypatch.setattr(scripts.figures, "tables", lambda data: {"made_up": table})
-    command = ["figures.py", picture, "--tables", "made_up", "--table", "made_up", "--kept", str(tmp_path)]
+    command = ["figures.py", picture, "--tables", "made_up", "--table", "made_up", "--studies", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path)])
     scripts.figures.main()
     assert (tmp_path / f"{picture}.png").stat().st_size > 5000

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "boil"
 
 
 def made_up_runs(scripts: Any, folder: Path, seeds: int = 2) -> None:
-    """As `record.py` leaves them: curves on reacher that rise to a height set by gamma, noisy, at a price set by lr_actor."""
+    """Write files like those of `record.py`: noisy curves on reacher; gamma sets their height and lr_actor their cost."""
     task = scripts.tasks.TASKS["reacher"]
     rng = np.random.default_rng(0)
     for number, config in enumerate(task.configs()[:40]):
@@ -31,8 +31,10 @@ def made_up_runs(scripts: Any, folder: Path, seeds: int = 2) -> None:
             np.savez(path, values=values.astype(np.float32), seconds=np.full(100, 0.1 + config["lr_actor"], np.float32))
 
 
-def told_by(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: Any) -> tuple[int, dict[str, Any]]:
-    """Exit code and last line of a script."""
+def run_script(
+    script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: Any
+) -> tuple[int, dict[str, Any]]:
+    """Run a script and return its exit code and the object of its last line."""
     monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
     code = script.main()
     return code, json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -41,7 +43,7 @@ def told_by(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, *argument
 # replay and agents ---------------------------------------------------------------------------------------------------
 
 
-def test_replay_draws_in_proportion_to_errors_and_weights_undo_it(scripts: Any) -> None:
+def test_replay_draws_in_proportion_to_errors_and_weights_correct_the_bias(scripts: Any) -> None:
     replay = scripts.replay.PrioritisedReplay(10, 1, 1.0, np.random.default_rng(0))
     for i in range(13):  # the last three take the places of the first
         replay.add(np.array([i], dtype=np.float32), i % 2, float(i), np.zeros(1, dtype=np.float32), False)
@@ -56,7 +58,7 @@ def test_replay_draws_in_proportion_to_errors_and_weights_undo_it(scripts: Any) 
     assert weights.max() == 1.0
 
 
-def test_actors_in_numpy_see_what_torch_learned(scripts: Any) -> None:
+def test_actors_in_numpy_share_the_parameters_of_torch(scripts: Any) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("gymnasium")
     network = scripts.dueling_dqn.DuelingQ(4, 2)
@@ -72,7 +74,7 @@ def test_actors_in_numpy_see_what_torch_learned(scripts: Any) -> None:
     assert [twin.best(row) for row in observed.numpy()] == after.argmax(axis=1).tolist()
 
 
-def test_the_pole_is_kept_up_longer_after_training(scripts: Any) -> None:
+def test_the_pole_stays_up_longer_after_training(scripts: Any) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("gymnasium")
     task = scripts.tasks.TASKS["cartpole"]
@@ -93,7 +95,7 @@ def test_actor_critic_trains(scripts: Any, name: str, steps: int) -> None:
     assert max(returns) <= steps
 
 
-def test_images_are_told_apart(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_small_network_classifies_images(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(scripts.fashion_cnn, "TRAIN_IMAGES", 200)
     monkeypatch.setattr(scripts.fashion_cnn, "VALID_IMAGES", 100)
@@ -110,7 +112,7 @@ def test_images_are_told_apart(scripts: Any, tmp_path: Path, monkeypatch: pytest
 # recording -----------------------------------------------------------------------------------------------------------
 
 
-def test_configs_are_always_the_same_and_inside_the_space(scripts: Any) -> None:
+def test_configs_are_reproducible_and_inside_the_space(scripts: Any) -> None:
     for task in scripts.tasks.TASKS.values():
         configs = task.configs()
         assert configs == task.configs()
@@ -121,17 +123,17 @@ def test_configs_are_always_the_same_and_inside_the_space(scripts: Any) -> None:
 
 def test_runs_become_a_table(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     made_up_runs(scripts, tmp_path / "runs")
-    code, told = told_by(
+    code, result = run_script(
         scripts.record, monkeypatch, capsys, "reacher", "--tables", tmp_path / "tables", "-o", tmp_path / "runs"
     )
-    assert (code, told["measured"]) == (0, {"reacher": {"seeds": 2, "configs": 40, "steps": 100}})
+    assert (code, result["measured"]) == (0, {"reacher": {"seeds": 2, "configs": 40, "steps": 100}})
     table = Table.load(tmp_path / "tables" / "reacher.npz")
     assert (table.direction, table.max_steps, len(table.configs)) == ("max", 100, 40)
     assert table.configs[3] == pytest.approx(scripts.tasks.TASKS["reacher"].configs()[3])
     np.testing.assert_allclose(table.costs_s[3], 0.1 + table.configs[3]["lr_actor"], atol=2e-3)
 
 
-def test_what_is_recorded_is_not_trained_again(
+def test_recorded_runs_are_not_trained_again(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     pytest.importorskip("torch")
@@ -142,23 +144,23 @@ def test_what_is_recorded_is_not_trained_again(
         return sum(bool(scripts.record.perform(job)) for job in todo)
 
     monkeypatch.setattr(scripts.record, "record", one_by_one)
-    monkeypatch.setattr(scripts.tasks.Task, "train", lambda *told: iter([1.0, 2.0, 3.0]))
+    monkeypatch.setattr(scripts.tasks.Task, "train", lambda *arguments: iter([1.0, 2.0, 3.0]))
     order = ["cartpole", "reacher", "--seeds", 2, "--configs", 3, "--steps", 3, "-o", tmp_path]
-    assert told_by(scripts.record, monkeypatch, capsys, *order)[0] == 0
+    assert run_script(scripts.record, monkeypatch, capsys, *order)[0] == 0
     (tmp_path / "reacher" / "seed_1" / "config_002.npz").unlink()
-    assert told_by(scripts.record, monkeypatch, capsys, *order)[0] == 0
-    assert told_by(scripts.record, monkeypatch, capsys, *order)[0] == 0
+    assert run_script(scripts.record, monkeypatch, capsys, *order)[0] == 0
+    assert run_script(scripts.record, monkeypatch, capsys, *order)[0] == 0
     assert trained == [12, 1]
     with np.load(tmp_path / "cartpole" / "seed_0" / "config_000.npz") as run:
         assert run["values"].tolist() == [1.0, 2.0, 3.0]
         assert (run["seconds"] >= 0.0).all()
 
 
-def test_a_run_that_fails_is_told_and_does_not_stop_the_others(
+def test_the_error_of_a_failed_run_is_returned_as_text(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(scripts.tasks.Task, "train", lambda *told: iter([1.0]))  # ends too early
+    monkeypatch.setattr(scripts.tasks.Task, "train", lambda *arguments: iter([1.0]))  # ends too early
     job = scripts.record.Job("reacher", 0, 0, 5, tmp_path, tmp_path, "cpu")
     assert "StopIteration" in scripts.record.perform(job)
     assert not job.path.exists()
@@ -176,7 +178,7 @@ def tables(scripts: Any, tmp_path: Path) -> Path:
     return tmp_path / "tables"
 
 
-def test_a_problem_is_thinned_and_its_utility_is_that_of_late_steps(scripts: Any, tables: Path) -> None:
+def test_a_problem_is_thinned_and_its_utility_weights_late_steps_more(scripts: Any, tables: Path) -> None:
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
     assert problem.values.shape == problem.costs_s.shape == (2, 40, 50)
     with np.load(tables / "made_up.npz") as arrays:
@@ -193,7 +195,7 @@ def test_a_problem_is_thinned_and_its_utility_is_that_of_late_steps(scripts: Any
     assert all((row == runs).all(axis=1).any() for row, runs in zip(seen, problem.values.swapaxes(0, 1), strict=True))
 
 
-def test_rows_that_differ_in_the_seed_are_runs_of_one_config(scripts: Any, tmp_path: Path) -> None:
+def test_rows_that_differ_only_in_the_seed_are_runs_of_one_config(scripts: Any, tmp_path: Path) -> None:
     hp = np.array([[lr, seed] for lr in (0.1, 0.2, 0.3) for seed in (0, 1)])
     values = np.arange(6.0)[:, None] + np.zeros((6, 10))
     meta = json.dumps({"objective": "error", "direction": "min"})
@@ -205,7 +207,7 @@ def test_rows_that_differ_in_the_seed_are_runs_of_one_config(scripts: Any, tmp_p
     assert problem.full_cost_s == 10.0
 
 
-def test_curves_of_unequal_times_are_seen_at_even_ones(scripts: Any, tmp_path: Path) -> None:
+def test_curves_with_irregular_times_are_resampled_at_even_times(scripts: Any, tmp_path: Path) -> None:
     values = np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, np.nan, np.nan]])
     cost = np.array([[25.0, 50.0, 75.0, 100.0], [10.0, 30.0, np.nan, np.nan]])
     meta = json.dumps({"objective": "score", "direction": "max"})
@@ -217,7 +219,7 @@ def test_curves_of_unequal_times_are_seen_at_even_ones(scripts: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("method", ["boil", "bo", "bo_l", "hyperband", "random", "boil freeze-thaw"])
-def test_a_study_tells_who_led_when(scripts: Any, tables: Path, method: str) -> None:
+def test_a_study_reports_its_leader_over_time(scripts: Any, tables: Path, method: str) -> None:
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
     row = scripts.studies.study(problem, method, seed=0)
     at, begun, leader = zip(*row["leaders"], strict=True)
@@ -233,7 +235,7 @@ def test_a_study_tells_who_led_when(scripts: Any, tables: Path, method: str) -> 
         assert set(row["lengths"]) == {50}
 
 
-def test_utility_over_time_and_what_it_is_compared_by(scripts: Any, tables: Path) -> None:
+def test_utility_over_time_and_the_ratio_of_times(scripts: Any, tables: Path) -> None:
     summary, problem = scripts.summary, scripts.problems.load("made_up", tables / "made_up.npz")
     best, worst = int(problem.utility.argmax()), int(problem.utility.argmin())
     row = {"budget_s": 100.0, "leaders": [[25.0, 1, worst], [50.0, 2, best]]}
@@ -247,23 +249,23 @@ def test_utility_over_time_and_what_it_is_compared_by(scripts: Any, tables: Path
 
 
 @pytest.mark.benchmark_run
-def test_the_comparison_is_kept_summed_up_and_drawn(
+def test_the_comparison_is_stored_summarised_and_drawn(
     scripts: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(scripts.compare, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(scripts.compare, "found", lambda data: {"made_up": tables / "made_up.npz"})
+    monkeypatch.setattr(scripts.compare, "table_paths", lambda data: {"made_up": tables / "made_up.npz"})
     known = scripts.studies.METHODS
     for method in known.keys() - {"boil", "bo", "bo_l", "hyperband", "cm_tf_bo"}:
         monkeypatch.delitem(known, method)
     order = ["-o", tmp_path / "out", "--seeds", 1]
-    _, told = told_by(scripts.compare, monkeypatch, capsys, *order)
-    assert told["measured"]["log_condition"] <= 20.0
-    kept = (tmp_path / "out" / "studies.jsonl").read_text()
-    assert len(kept.splitlines()) == 5
-    _, again = told_by(scripts.compare, monkeypatch, capsys, *order)
-    assert again == told
-    assert (tmp_path / "out" / "studies.jsonl").read_text() == kept
+    _, result = run_script(scripts.compare, monkeypatch, capsys, *order)
+    assert result["measured"]["log_condition"] <= 20.0
+    stored = (tmp_path / "out" / "studies.jsonl").read_text()
+    assert len(stored.splitlines()) == 5
+    _, again = run_script(scripts.compare, monkeypatch, capsys, *order)
+    assert again == result
+    assert (tmp_path / "out" / "studies.jsonl").read_text() == stored
     drawn = {path.name for path in (tmp_path / "results").iterdir()}
     assert drawn >= {"compare.json", "utility.png", "best_curves.png", "added_prefixes.png", "weights.png"}
 
@@ -280,7 +282,7 @@ def test_a_smooth_table_on_which_bo_l_beats_random_search(scripts: Any) -> None:
     assert summary["boil"]["cost_of_iterations"] == 1.0
 
 
-def test_equal_numbers_of_runs_and_what_they_cost(scripts: Any, tables: Path) -> None:
+def test_methods_are_compared_after_equal_numbers_of_runs(scripts: Any, tables: Path) -> None:
     summary, problem = scripts.summary, scripts.problems.load("made_up", tables / "made_up.npz")
     best, worst = int(problem.utility.argmax()), int(problem.utility.argmin())
     row = {"leaders": [[10.0, 1, worst], [15.0, 2, worst], [30.0, 3, best]]}
@@ -288,12 +290,12 @@ def test_equal_numbers_of_runs_and_what_they_cost(scripts: Any, tables: Path) ->
     assert summary.after(problem, row, 3) == (problem.utility[best], 30.0)
     assert np.isnan(summary.after(problem, row, 4)).all()
 
-    def told(method: str, at: list[float], last: int) -> dict[str, Any]:
+    def make_row(method: str, at: list[float], last: int) -> dict[str, Any]:
         led = [[t, n, worst] for n, t in enumerate(at[:-1], 1)] + [[at[-1], len(at), last]]
         more = {"runs": [[best, 50]], "decide_ms": 1.0, "budget_s": 100.0}
         return {"method": method, "seed": 0, "leaders": led, **more}
 
-    rows = [told("boil", [5.0, 10.0, 20.0], best), told("bo_l", [20.0, 40.0, 60.0, 80.0], best)]
+    rows = [make_row("boil", [5.0, 10.0, 20.0], best), make_row("bo_l", [20.0, 40.0, 60.0, 80.0], best)]
     found = summary.summary_of(problem, rows)
     assert found["boil"]["iterations"] == 3
     assert found["boil"]["cost_of_iterations"] == pytest.approx(20.0 / 60.0, abs=1e-4)
@@ -301,19 +303,20 @@ def test_equal_numbers_of_runs_and_what_they_cost(scripts: Any, tables: Path) ->
     assert found["bo_l"]["after_iterations"] == pytest.approx(problem.utility[worst], abs=1e-4)
 
 
-def test_what_short_runs_lose_and_win(scripts: Any, tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_short_runs_lose_improvement_and_gain_cost(
+    scripts: Any, tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.setattr(scripts.problems, "OWN", tables)
-    code, told = told_by(scripts.short_runs, monkeypatch, capsys, "--quick")
-    measured = told["measured"]["made_up"]
+    code, result = run_script(scripts.short_runs, monkeypatch, capsys, "--quick")
+    measured = result["measured"]["made_up"]
     assert code == 0
-    assert (
-        measured["improvement"][-1] == measured["price"][-1] == 0.0
-    )  # full length is what the others are compared with
+    # Full length is what the others are compared with.
+    assert measured["improvement"][-1] == measured["price"][-1] == 0.0
     assert measured["improvement"][0] < 0.0 < measured["price"][0] <= np.log(11.0)
 
 
 @pytest.mark.parametrize("method", ["boil printed", "boil programs"])
-def test_the_forms_of_the_sources(scripts: Any, tables: Path, method: str) -> None:
+def test_the_variants_of_paper_and_programs_choose_their_lengths(scripts: Any, tables: Path, method: str) -> None:
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
     row = scripts.studies.study(problem, method, seed=0)
     if method == "boil printed":
@@ -326,8 +329,8 @@ def test_full_curves_are_ill_conditioned_and_selected_prefixes_are_not(scripts: 
     pytest.importorskip("matplotlib")
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
     none, selected, full = (scripts.conditioning.conditions(problem, way, 0, 5) for way in ("none", "selected", "full"))
-    assert [told["points"] for told in none] == [1, 2, 3, 4, 5]
-    assert [told["points"] for told in full] == [41, 82, 123, 164, 205]  # every whole step from 10 to 50
+    assert [row["points"] for row in none] == [1, 2, 3, 4, 5]
+    assert [row["points"] for row in full] == [41, 82, 123, 164, 205]  # every whole step from 10 to 50
     assert none[-1]["points"] < selected[-1]["points"] < full[-1]["points"]
     by = {floor: scripts.conditioning.prefixes_by([problem], floor, 1, 4) for floor in ("variance", "std")}
     assert by["variance"]["a_run"] < by["std"]["a_run"]
@@ -335,7 +338,7 @@ def test_full_curves_are_ill_conditioned_and_selected_prefixes_are_not(scripts: 
     assert none[-1]["log_condition"] <= selected[-1]["log_condition"] <= 20.0 < 25.0 < full[-1]["log_condition"]
 
 
-def test_end_to_end_on_an_agent_that_learns_at_once(
+def test_end_to_end_on_an_agent_that_learns_immediately(
     scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch")
@@ -347,8 +350,8 @@ def test_end_to_end_on_an_agent_that_learns_at_once(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(scripts.tasks.Task, "train", train)
-    code, told = told_by(scripts.end_to_end, monkeypatch, capsys, "--seconds", 3)
+    code, result = run_script(scripts.end_to_end, monkeypatch, capsys, "--seconds", 3)
     assert code == 0
-    assert told["measured"]["second_half"] >= 160.0
-    assert told["measured"]["config"]["lr"] > 1e-4
-    assert 3 <= told["measured"]["runs"] <= 20
+    assert result["measured"]["second_half"] >= 160.0
+    assert result["measured"]["config"]["lr"] > 1e-4
+    assert 3 <= result["measured"]["runs"] <= 20

@@ -20,7 +20,7 @@ SMALL = ["--trials", "8", "--seeds", "2", "--problems", "2", "--rows", "50"]
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    """Two tables: a loss that spans decades, repeats on a second axis, one category, one conditional parameter."""
+    """Write two tables: a loss that spans decades, repeats on a second axis, one category, one conditional parameter."""
     folder = tmp_path / "tables"
     folder.mkdir()
     for number in range(2):
@@ -170,9 +170,8 @@ def test_boosting_is_recorded_once_and_replayed(
 ) -> None:
     pytest.importorskip("xgboost")
     options = ["--names", "wine", "--pipelines", "raw", "--configs", "8", "-o", str(tmp_path)]
-    assert (
-        run_script(scripts.xgboost_problems, monkeypatch, capsys, *options, "--minutes", "0")[0] == 1
-    )  # without time there is no table
+    # Without time there is no table.
+    assert run_script(scripts.xgboost_problems, monkeypatch, capsys, *options, "--minutes", "0")[0] == 1
     assert not (tmp_path / "wine_raw.npz").exists()
     assert run_script(scripts.xgboost_problems, monkeypatch, capsys, *options)[0] == 0
     stored = (tmp_path / "wine_raw.jsonl").read_text()
@@ -247,14 +246,13 @@ def test_trained_losses_have_the_unit_of_the_recorded_ones(scripts: Any, tmp_pat
     for spread in (1.0, 1e4):
         np.savez(table, **stored | {"loss": np.append(stored["loss"][:-1], spread * stored["loss"].min())})
         plain = scripts.problems.load([tmp_path], 9, [1])[0]
-        trained = scripts.xgboost_problems.trained(table, plain, [])
+        trained = scripts.xgboost_problems.make_trainable(table, plain, [])
         assert trained.is_logged == (spread > 1.0)
         rate = stored["hp"][0, list(stored["hp_names"]).index("learning_rate")]
         first = next(i for i, config in enumerate(plain.configs) if config["learning_rate"] == rate)
         assert trained.step(trained.configs[first], 1).value == pytest.approx(plain.losses[first], abs=1e-6)
-        assert trained.key.endswith(
-            "trained/logarithms" if spread > 1.0 else "trained"
-        )  # stored runs of both units do not mix
+        # Stored runs of both units do not mix.
+        assert trained.key.endswith("trained/logarithms" if spread > 1.0 else "trained")
 
 
 def test_a_trained_loss_of_0_is_below_all_recorded_logarithms(scripts: Any) -> None:
@@ -265,11 +263,13 @@ def test_a_trained_loss_of_0_is_below_all_recorded_logarithms(scripts: Any) -> N
             return StepOutcome(0.0, Cost(train=1.0))
 
     recorded = np.log([0.001, 0.2, 0.4])
-    problem = scripts.xgboost_problems.Trained(
+    problem = scripts.xgboost_problems.TrainableProblem(
         "folder", "name", [{}] * 3, recorded, np.ones(3), is_logged=True, boosting=Perfect()
     )
     assert problem.step({}, 1).value == pytest.approx(np.log(0.0005))
-    raw = scripts.xgboost_problems.Trained("folder", "name", [{}] * 3, recorded, np.ones(3), boosting=Perfect())
+    raw = scripts.xgboost_problems.TrainableProblem(
+        "folder", "name", [{}] * 3, recorded, np.ones(3), boosting=Perfect()
+    )
     assert raw.step({}, 1).value == 0.0
 
 

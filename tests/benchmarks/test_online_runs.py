@@ -1,4 +1,4 @@
-"""What the online benchmarks do around their training: runs are kept and not done twice, and the verdicts count right."""
+"""The online benchmarks apart from training: runs are stored and not repeated, and verdicts are computed correctly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "online"
 
 
-def test_runs_are_kept_and_not_done_twice(scripts: Any, tmp_path: Path) -> None:
+def test_runs_are_stored_and_not_repeated(scripts: Any, tmp_path: Path) -> None:
     runs: ModuleType = scripts.runs
     done = []
 
@@ -54,7 +54,7 @@ def contrastive_run(method: str, seed: int, test: float, passes: int) -> dict[st
     return run | {"configs": [[0.5, 0.5], [1.0, 0.0]]}
 
 
-def test_the_share_of_the_gain_that_is_kept(scripts: Any, tmp_path: Path) -> None:
+def test_the_share_of_the_full_query_gain(scripts: Any, tmp_path: Path) -> None:
     report: ModuleType = scripts.contrastive_report
     runs = [contrastive_run("baseline", seed, 0.80 + 0.01 * seed, 0) for seed in range(2)]
     runs += [contrastive_run("TV-GP-UCB", seed, 0.82 + 0.01 * seed, 100) for seed in range(2)]
@@ -63,11 +63,11 @@ def test_the_share_of_the_gain_that_is_kept(scripts: Any, tmp_path: Path) -> Non
     verdict = report.judge(runs)
     assert verdict["ok"]
     uneven = report.judge([*runs, contrastive_run("TV-GP-UCB", 2, 0.9, 100), contrastive_run("baseline", 2, 0.8, 0)])
-    assert uneven["measured"]["CE@0.8"] == verdict["measured"]["CE@0.8"]  # a seed that it lacks says nothing about it
-    assert verdict["measured"]["CE@0.8"] == {"kept": 0.95, "passes": 0.58, "over_full": -0.1, "over_full_se": 0.0}
+    assert uneven["measured"]["CE@0.8"] == verdict["measured"]["CE@0.8"]  # only seeds that both have are compared
+    assert verdict["measured"]["CE@0.8"] == {"gain_share": 0.95, "passes": 0.58, "over_full": -0.1, "over_full_se": 0.0}
     assert not report.judge([run for run in runs if run["method"] != "CE@0.8"])["ok"]
     worse = [run | {"test": 0.7} if run["method"] == "TV-GP-UCB" else run for run in runs]
-    assert report.judge(worse)["measured"]["CE@0.8"]["kept"] is None
+    assert report.judge(worse)["measured"]["CE@0.8"]["gain_share"] is None
     assert "| CE@0.8 | 2 | 82.40 ± 0.50 | +1.90 ± 0.00 | 82.40 ± 0.50 | 58 | 1.63x | 77.62, 1.71x |" in report.table(
         runs
     )
@@ -75,7 +75,7 @@ def test_the_share_of_the_gain_that_is_kept(scripts: Any, tmp_path: Path) -> Non
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
 
-def test_effects_are_found_again(scripts: Any) -> None:
+def test_effects_are_estimated_from_the_runs(scripts: Any) -> None:
     report: ModuleType = scripts.contrastive_report
     rng, level, values, configs = np.random.default_rng(0), 0.8, [], []
     for round in range(1, 201):
@@ -90,15 +90,22 @@ def test_effects_are_found_again(scripts: Any) -> None:
     assert "| explained |  |  |  |  |" in report.effects([{**run, "validated": values[:3]}])
 
 
-def test_time_is_counted_over_dense_tuning(scripts: Any, tmp_path: Path) -> None:
+def test_time_is_relative_to_tuning_at_every_step(scripts: Any, tmp_path: Path) -> None:
     report: ModuleType = scripts.self_tuning_report
 
     def run(method: str, loss: float, tuning_steps: int, passes: int) -> dict[str, Any]:
-        told = {"method": method, "seed": 0, "validation_loss": loss, "validation": 0.9, "test_loss": loss, "test": 0.9}
-        told |= {"plan": {"rounds": 4, "steps": 2}, "tuning_steps": tuning_steps, "train_s": 8.0 + 1.0 * tuning_steps}
-        told |= {"passes": passes, "decide_s": 0.0, "validate_s": 1.0 * passes, "arms": ".:tT"}
-        told |= {"hyper_names": ["dropout_1", "dropout_out", "noise"], "hyper": [[0.1, 0.1, 0.1], [0.2, 0.4, 0.9]]}
-        return told | {"watched": [[2, 0.5, 0.8], [4, loss, 0.9]]}
+        result = {
+            "method": method,
+            "seed": 0,
+            "validation_loss": loss,
+            "validation": 0.9,
+            "test_loss": loss,
+            "test": 0.9,
+        }
+        result |= {"plan": {"rounds": 4, "steps": 2}, "tuning_steps": tuning_steps, "train_s": 8.0 + 1.0 * tuning_steps}
+        result |= {"passes": passes, "decide_s": 0.0, "validate_s": 1.0 * passes, "arms": ".:tT"}
+        result |= {"hyper_names": ["dropout_1", "dropout_out", "noise"], "hyper": [[0.1, 0.1, 0.1], [0.2, 0.4, 0.9]]}
+        return result | {"watched": [[2, 0.5, 0.8], [4, loss, 0.9]]}
 
     runs = [run("1:1", 0.30, 8, 0), run("UCB1, Ber(0.2)", 0.31, 6, 2), run("CE@0.8", 0.29, 4, 1)]
     assert report.judge(runs)["ok"]
@@ -108,13 +115,13 @@ def test_time_is_counted_over_dense_tuning(scripts: Any, tmp_path: Path) -> None
     assert not report.judge([*runs, run("2:1", 0.28, 4, 0)])["ok"]  # schedules are rivals, too
     runs += [run("never", 0.50, 0, 0), run("1:1 > 2:1", 0.33, 6, 0)]
     assert report.at_equal_time(runs, "CE@0.8") == pytest.approx({0: 0.375})  # 8 + 4 + 1 of the 8 to 16 seconds
-    told = report.compare(runs)
-    assert "| CE@0.8 | -0.010 | -0.085 | -0.020 |" in told
-    assert "| 1:1 > 2:1 | +0.030 | -0.020 |  |" in told
+    text = report.compare(runs)
+    assert "| CE@0.8 | -0.010 | -0.085 | -0.020 |" in text
+    assert "| 1:1 > 2:1 | +0.030 | -0.020 |  |" in text
     report.figure(runs, tmp_path / "figure.svg")
 
 
-def test_a_cut_table_a1_goes_on(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_table_a1_continues(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table_a1: ModuleType = scripts.table_a1
     monkeypatch.setattr(table_a1, "ROUNDS", 40)
     whole = table_a1.simulate(2, tmp_path / "whole")
@@ -126,14 +133,14 @@ def test_a_cut_table_a1_goes_on(scripts: Any, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_reading_without_a_change_is_the_policy(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Table A2's other readings are written out on the models; told nothing, they decide as the policies do."""
+    """Readings of Table A2 are implemented on the models; without a change they decide as the policies do."""
     a2: ModuleType = scripts.table_a2
     monkeypatch.setattr(a2, "ROUNDS", 60)
     monkeypatch.setattr(a2, "POINTS", 80)
     x = np.linspace(0.0, 1.0, 80)
     kernel = a2.Kernel.ard("matern32", 1).matrix(np.log([1.0, 0.2]), x[:, None], x[:, None])
     rng = np.random.default_rng(0)
-    truth = a2.drifting(np.linalg.cholesky(kernel + 1e-10 * np.eye(80)), 0.03, rng)
+    truth = a2.draw_drift(np.linalg.cholesky(kernel + 1e-10 * np.eye(80)), 0.03, rng)
     noise = rng.normal(0.0, a2.NOISE_STD, 60)
     space = a2.Space.listed([{"x": float(v)} for v in x])
     for name, plain in (("CE@0.90", a2.Reading(0.03, kappa=0.9)), ("CE@*", a2.Reading(0.03))):
@@ -141,7 +148,7 @@ def test_a_reading_without_a_change_is_the_policy(scripts: Any, monkeypatch: pyt
             plain.run(kernel, truth, noise, 0)
         )
     alone = a2.Reading(0.03, kappa=0.9, bandwidth=2.0).run(kernel, truth, noise, 0)
-    assert alone[1] == 60  # one mode: nobody to be compared with, so every round asks
+    assert alone[1] == 60  # one mode has no competitor, so every round validates
     place = np.linspace(0.0, 1.0, 11)[:, None]
     heights = np.array([0.0, 0.9, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.2, 0.1])
     far, near = (a2.Reading(0.03, bandwidth=b)._competitors(place, heights, 3).tolist() for b in (0.25, 0.05))
@@ -150,7 +157,7 @@ def test_a_reading_without_a_change_is_the_policy(scripts: Any, monkeypatch: pyt
     assert late != a2.Reading(0.03, chance=0.5).run(kernel, truth, noise, 0)
 
 
-def test_the_distance_from_the_paper_is_told_for_both_readings(scripts: Any) -> None:
+def test_the_distance_from_the_paper_is_computed_for_both_readings(scripts: Any) -> None:
     a2: ModuleType = scripts.table_a2
     printed = a2.PAPER["CE@0.90"]
     exact = {str(rate): {"R": [r], "C": [c + 1]} for rate, (r, c) in zip(a2.RATES, printed, strict=True)}
@@ -158,20 +165,20 @@ def test_the_distance_from_the_paper_is_told_for_both_readings(scripts: Any) -> 
     assert a2.fits_better({"CE@0.90": off, f"CE@0.90{a2.MERGED}": exact}) == {"CE@0.90": [[0.1, 100.0], [0.0, 0.0]]}
 
 
-def test_a_length_scale_is_found_by_likelihood(scripts: Any) -> None:
+def test_a_length_scale_is_fitted_by_likelihood(scripts: Any) -> None:
     a1: ModuleType = scripts.table_a1
     rng = np.random.default_rng(0)
     t = np.sort(rng.choice(2000, 90, replace=False))
     k = 0.25 * np.exp(-0.5 * ((t[:, None] - t) / 60.0) ** 2)
     values = a1.MEAN + np.linalg.cholesky(k + 1e-9 * np.eye(90)) @ rng.standard_normal(90)
     seen = [[(int(at), float(y)) for at, y in zip(t[i::3], values[i::3], strict=True)] for i in range(3)]
-    lengthscale, variance = a1.fit_arms([seen[0] + seen[1] + seen[2], [], []], a1.WITHIN)
+    lengthscale, variance = a1.fit_arms([seen[0] + seen[1] + seen[2], [], []], a1.FIT_BOUNDS)
     assert 30.0 < lengthscale < 120.0
     assert 0.1 <= variance <= 1.0
     assert a1.fit_arms(seen, (25.0, 0.5))[0] <= 25.0
 
 
-def test_table_a2_in_small(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_small_table_a2(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     a2: ModuleType = scripts.table_a2
     monkeypatch.setattr(a2, "ROUNDS", 20)
     monkeypatch.setattr(a2, "POINTS", 40)
@@ -179,15 +186,15 @@ def test_table_a2_in_small(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys
     assert len(found) == 3 + len(a2.readings(0.03))
     assert found["TV-GP-UCB"]["0.03"]["C"] == [20, 20]
     a2.show(found)
-    told = capsys.readouterr().out
-    assert "CE@0.90, competitors merged" in told
-    assert told.count("(0.322 / 233)") == 2  # the paper's row stands beside both readings of it
+    output = capsys.readouterr().out
+    assert "CE@0.90, competitors merged" in output
+    assert output.count("(0.322 / 233)") == 2  # the paper's row stands beside both readings of it
     assert set(a2.fits_better(found)) == {"CE@0.90", "CE@*"}
     assert a2.judge(found)["measured"].keys() == a2.judge(found)["target"].keys()
 
 
 @pytest.mark.benchmark_run
-def test_rows_of_table_a2_made_elsewhere_are_added(
+def test_rows_of_table_a2_from_another_machine_are_added(
     scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     a2: ModuleType = scripts.table_a2
@@ -204,12 +211,12 @@ def test_rows_of_table_a2_made_elsewhere_are_added(
     assert "| CE@0.90, competitors merged | 0.250±0.000 / 7" in capsys.readouterr().out
 
 
-def kept_runs(task: str) -> list[dict[str, Any]]:
+def stored_runs(task: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (FOLDER / "results" / f"{task}.jsonl").read_text().splitlines()]
 
 
 def missing_from_page(printed: str) -> list[str]:
-    """Rows of a printed table that the page does not have."""
+    """Return the rows of a printed table that the page does not have."""
     page = (FOLDER / "README.md").read_text().splitlines()
     return [line for line in printed.splitlines() if line.startswith("| ") and line not in page]
 
@@ -220,8 +227,8 @@ def test_the_page_has_the_tables_of_the_results(scripts: Any, capsys: Any) -> No
         script = getattr(scripts, name)
         script.show(json.loads((script.RESULTS / f"{name}.json").read_text()))
         assert missing_from_page(capsys.readouterr().out) == []
-    race = kept_runs("few_images_race")
+    race = stored_runs("few_images_race")
     report = scripts.self_tuning_report
     assert missing_from_page(report.table(race)) == missing_from_page(report.compare(race)) == []
     for task in ("contrastive", "factorial_race"):
-        assert missing_from_page(scripts.contrastive_report.table(kept_runs(task))) == []
+        assert missing_from_page(scripts.contrastive_report.table(stored_runs(task))) == []

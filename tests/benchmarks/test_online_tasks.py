@@ -16,15 +16,15 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "online"
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """Two sorts of images, bright on the left or on the right."""
+    """Write images of two classes, bright on the left or on the right."""
     rng = np.random.default_rng(0)
-    told: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, n in (("train", 10_120), ("test", 60)):
         y = rng.integers(0, 2, n)
         x = rng.integers(0, 60, (n, 28, 28))
         x[:, :, :14] += np.where(y, 150, 0)[:, None, None]
-        told |= {f"x_{name}": x.astype(np.uint8), f"y_{name}": y.astype(np.uint8)}
-    np.savez(tmp_path / "images.npz", **told)
+        arrays |= {f"x_{name}": x.astype(np.uint8), f"y_{name}": y.astype(np.uint8)}
+    np.savez(tmp_path / "images.npz", **arrays)
     return tmp_path / "images.npz"
 
 
@@ -60,16 +60,16 @@ def test_contrastive_loss_by_hand(scripts: Any) -> None:
     assert networks.contrastive_loss(3.0 * z).item() == pytest.approx(torch.stack(rows).mean().item(), rel=1e-5)
 
 
-def test_read_outs_find_what_is_linear(scripts: Any) -> None:
+def test_read_outs_learn_a_linear_boundary(scripts: Any) -> None:
     networks = scripts.networks
     x = torch.randn(400, 5)
     y = (x[:, 0] + 2 * x[:, 1] > 0).long()
-    told = x[:300], y[:300], x[300:], y[300:]
-    assert networks.ridge_accuracy(*told) > 0.93
-    assert networks.logistic_accuracy(*told, steps=50) > 0.93
+    parts = x[:300], y[:300], x[300:], y[300:]
+    assert networks.ridge_accuracy(*parts) > 0.93
+    assert networks.logistic_accuracy(*parts, steps=50) > 0.93
 
 
-def test_each_step_moves_its_own_part(scripts: Any, images: Path) -> None:
+def test_each_kind_of_step_changes_its_own_parameters(scripts: Any, images: Path) -> None:
     self_tuning = scripts.self_tuning
     plan = replace(scripts.few_images.QUICK, rounds=30, steps=1, batch=16, width=2, n_train=40, n_held_out=40)
     training = self_tuning.SelfTuning(scripts.fashion.load(images, "cpu", 14, 40, 40), plan, 0)
@@ -96,7 +96,7 @@ def test_each_step_moves_its_own_part(scripts: Any, images: Path) -> None:
     assert torch.allclose(model.values(hyper)[0], torch.sigmoid(hyper[0]) * model.greatest)
 
 
-def test_layers_answer_linearly(scripts: Any) -> None:
+def test_layers_respond_linearly_to_the_hyperparameters(scripts: Any) -> None:
     network = scripts.self_tuning_network
     layer = network.HyperLinear(3, 4)
     x, h = torch.randn(5, 3), torch.randn(5, 8)
@@ -106,33 +106,33 @@ def test_layers_answer_linearly(scripts: Any) -> None:
     assert torch.allclose(zero, plain, atol=1e-6)
 
 
-def test_normalisation_behind_the_answer_takes_it_back(scripts: Any) -> None:
+def test_normalisation_after_the_response_cancels_it(scripts: Any) -> None:
     network = scripts.self_tuning_network
     x = torch.randn(6, 3, 5, 5)
     for norm, shift in (("behind", False), ("before", False), ("before", True), ("behind", True)):
         ways = network.Ways(answer="scale+shift" if shift else "scale", norm=norm)
         layer = network.HyperConv(3, 4, ways)
         with torch.no_grad():
-            layer.both.weight[4:] = layer.both.weight[:4]  # W' = W: an answer scales
+            layer.both.weight[4:] = layer.both.weight[:4]  # W' = W: a response scales
             layer.answer.weight.fill_(0.25)
             zero, one = layer(x, torch.zeros(6, 8)), layer(x, torch.ones(6, 8))  # 1 + 0 and 1 + 2 times the same
         if norm == "before" and not shift:
             assert torch.allclose(one, 3.0 * zero, atol=1e-4)
-        assert torch.allclose(one, zero, atol=1e-3) == (norm == "behind")  # a shift of all images is taken back, too
+        assert torch.allclose(one, zero, atol=1e-3) == (norm == "behind")  # a shift of all images is cancelled, too
 
 
-def test_a_start_of_ones_own_choice(scripts: Any) -> None:
+def test_the_initial_hyperparameters_can_be_set(scripts: Any) -> None:
     ways = scripts.self_tuning_network.Ways(dropout=0.6, distortion=0.3)
     model = scripts.self_tuning_network.SelfTuningVGG(2, ways)
     shares = model.values(model.hyper.detach()) / model.greatest
     assert torch.allclose(shares, torch.tensor([0.6] * 4 + [0.3] * 4))
 
 
-def test_a_level_corrected_for_a_lead(scripts: Any) -> None:
+def test_a_lead_over_the_trend_is_corrected(scripts: Any) -> None:
     plain, corrected = (scripts.contrastive.CorrectedLevel(share) for share in (0.0, 0.25))
     levels = [(1, 0.5), (2, 0.6), (4, 0.6), (12, 0.5)]
     assert [plain.correct(*one) for one in levels] == pytest.approx([0.5, 0.6, 0.6, 0.5])
-    # a lead of 0.07 over the trend at round 2, then of 0.049; over eight rounds all of it is forgiven
+    # a lead of 0.07 over the trend at round 2, then of 0.049; after eight rounds all of it is corrected
     expected = np.cumsum([0.5, 0.1, 0.0 + 0.5 * 0.07, -0.1 + 0.049])
     assert [corrected.correct(*one) for one in levels] == pytest.approx(expected.tolist())
 
@@ -157,18 +157,18 @@ def test_effects_of_a_factorial_by_hand(scripts: Any) -> None:
 
 
 @pytest.mark.parametrize(("rank", "sign", "ok"), [(1.0, 1.0, True), (-1.0, 1.0, False), (1.0, -1.0, False)])
-def test_one_round_and_the_end_must_agree(scripts: Any, rank: float, sign: float, ok: bool) -> None:
+def test_the_effects_of_one_round_and_of_the_end_must_agree(scripts: Any, rank: float, sign: float, ok: bool) -> None:
     final = np.array([-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 2.0])
     once = rank * np.arange(7.0)
     if sign < 0:
-        once = once - 10.0  # ranks agree, and every sign is the other one
-    told = scripts.factorial.judge({"final": (final, np.full(7, 0.5)), "round 3": (once, np.ones(7))})
-    assert told["ok"] == ok
-    assert told["measured"]["other_sign"] == (["cutout"] if once[-1] < 0 else [])
+        once = once - 10.0  # the ranks agree, and every sign is reversed
+    verdict = scripts.factorial.judge({"final": (final, np.full(7, 0.5)), "round 3": (once, np.ones(7))})
+    assert verdict["ok"] == ok
+    assert verdict["measured"]["other_sign"] == (["cutout"] if once[-1] < 0 else [])
 
 
-def test_a_branch_leaves_the_run_where_it_was(scripts: Any, images: Path) -> None:
-    """With or without branches on the way the run ends the same."""
+def test_a_branch_does_not_change_the_run(scripts: Any, images: Path) -> None:
+    """A run ends with the same weights with and without branches."""
     contrastive, factorial = scripts.contrastive, scripts.factorial
     plan = replace(contrastive.QUICK, rounds=4, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40)
     data = scripts.fashion.load(images, "cpu", 14, 60, 40)
@@ -176,9 +176,9 @@ def test_a_branch_leaves_the_run_where_it_was(scripts: Any, images: Path) -> Non
     def weights(branched: bool) -> list[Any]:
         run = contrastive.Pretraining(data, plan, 0)
         if branched:
-            told = factorial._branch(run, plan)
-            assert [one["round"] for one in told] == [1, 2, 3]
-            assert all(len(one["gains"]) == 16 for one in told)
+            moments = factorial._branch(run, plan)
+            assert [one["round"] for one in moments] == [1, 2, 3]
+            assert all(len(one["gains"]) == 16 for one in moments)
         else:
             for _ in range(3):
                 run.train_round(factorial.HALF)
@@ -188,7 +188,7 @@ def test_a_branch_leaves_the_run_where_it_was(scripts: Any, images: Path) -> Non
     assert all(torch.equal(a, b) for a, b in zip(weights(True), weights(False), strict=True))
 
 
-def test_few_images_judge_by_the_way_closed(scripts: Any, images: Path) -> None:
+def test_few_images_are_judged_by_the_closed_share_of_the_gap(scripts: Any, images: Path) -> None:
     few = scripts.few_images
     plan = replace(few.QUICK, rounds=3, steps=1, batch=8, width=2, n_train=40, n_held_out=40, watch=1)
     runs = [
@@ -200,11 +200,11 @@ def test_few_images_judge_by_the_way_closed(scripts: Any, images: Path) -> None:
     assert "fixed 0.6/0.3" in few.show(runs)
     for reached, ok in ((0.5, True), (0.9, False)):
         losses = {few.WEAKEST: 1.0, "fixed 0.6/0.3": 0.4, "tuned, shift, norm before": reached}
-        told = few.judge([run | {"validation_loss": losses[run["method"]]} for run in runs])
-        assert told["ok"] == ok
-        assert told["measured"]["best_fixed"] == "fixed 0.6/0.3"
+        verdict = few.judge([run | {"validation_loss": losses[run["method"]]} for run in runs])
+        assert verdict["ok"] == ok
+        assert verdict["measured"]["best_fixed"] == "fixed 0.6/0.3"
     flat = few.judge([run | {"validation_loss": 1.0} for run in runs])
-    assert not flat["ok"]  # where nothing is to be gained, nothing is shown
+    assert not flat["ok"]  # without a possible gain there is no evidence
 
 
 @pytest.mark.parametrize("method", ["CE@0.8", "baseline"])
@@ -222,8 +222,8 @@ def test_a_contrastive_run(scripts: Any, images: Path, method: str) -> None:
     assert 0.0 <= run["test"] <= 1.0
 
 
-def test_a_recorded_run_is_decided_again(scripts: Any, images: Path) -> None:
-    """How sure a run was is not recorded; it follows from what is, or the replay says that it does not."""
+def test_the_decisions_of_a_recorded_run_can_be_repeated(scripts: Any, images: Path) -> None:
+    """Pr(better) is not recorded: it is computed again, and a decision that differs from the record is an error."""
     contrastive = scripts.contrastive
     plan = replace(contrastive.QUICK, rounds=6, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40)
     plan = replace(plan, without=("inversion",), lengthscale=1.2, correction=0.25)
@@ -231,14 +231,14 @@ def test_a_recorded_run_is_decided_again(scripts: Any, images: Path) -> None:
     sure = contrastive.recompute_sureness(json.loads(json.dumps(run)))
     assert len(sure) == 6
     assert sure[0] is None  # the first round is given
-    asked = {round for round, _ in run["validated"]}
+    validated = {round for round, _ in run["validated"]}
     assert any(one is not None for one in sure)
-    assert all(one is None or (one < 0.8) == (round in asked) for round, one in enumerate(sure, start=1))
+    assert all(one is None or (one < 0.8) == (round in validated) for round, one in enumerate(sure, start=1))
     run["configs"][3] = [0.123] * 8
     with pytest.raises(SystemExit, match="round 4"):
         contrastive.recompute_sureness(run)
     table = scripts.factorial.show_sureness([{**run, "method": "baseline"}])
-    assert table.count("\n") == 1  # heads alone: only CE weighs whether to ask
+    assert table.count("\n") == 1  # the head only: only CE decides whether to validate
 
 
 @pytest.mark.parametrize("method", ["CE@0.8", "UCB1, Ber(0.2)", "1:1 > 2:1"])
@@ -257,21 +257,21 @@ def test_a_self_tuning_run(scripts: Any, images: Path, method: str) -> None:
 
 def test_the_page_has_the_tables_of_grid_and_factorial(scripts: Any) -> None:
     page = (FOLDER / "README.md").read_text()
-    kept = {
+    stored = {
         task: [json.loads(line) for line in (FOLDER / "results" / f"{task}.jsonl").read_text().splitlines()]
         for task in ("few_images", "factorial")
     }
     few, factorial = scripts.few_images, scripts.factorial
-    assert few.show(kept["few_images"]) in page
-    assert factorial.show(factorial.measure(kept["factorial"])) in page
-    told = few.judge(kept["few_images"])
-    assert told["ok"]
-    for name, closed in told["measured"]["closed"].items():
+    assert few.show(stored["few_images"]) in page
+    assert factorial.show(factorial.measure(stored["factorial"])) in page
+    verdict = few.judge(stored["few_images"])
+    assert verdict["ok"]
+    for name, closed in verdict["measured"]["closed"].items():
         assert f"{closed:.0%} ({name})" in page
 
 
-def test_kept_runs_are_of_todays_plan(scripts: Any) -> None:
-    """A race that was cut goes on from its results only if they were made as it would make them now."""
+def test_stored_runs_have_the_present_plan(scripts: Any) -> None:
+    """An interrupted race can continue from stored results only if their plan is the present one."""
 
     def plan_of(task: str) -> list[dict[str, Any]]:
         lines = (FOLDER / "results" / f"{task}.jsonl").read_text().splitlines()

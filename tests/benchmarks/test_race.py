@@ -69,7 +69,7 @@ def test_regret_is_0_for_the_best_within_the_budget_and_1_for_the_median_first_l
     assert problem.regret(1.0, 1, "curves") == 0.0
     assert problem.regret(None, 1, "curves") == pytest.approx(4 / 3)  # nothing found: the worst first loss
     assert problem.curve_s() == 6.0
-    assert problem.optimum(0.5, "seconds") == 3.0  # 3 s buy one whole curve of the cheapest
+    assert problem.optimum(0.5, "seconds") == 3.0  # 3 s are enough for one whole curve of the cheapest configuration
     assert problem.oracle(0.5, "seconds") == ({"x": 0}, 3)
     assert problem.budget(2, "curves") == "6 epochs"
     assert problem.budget(2, "seconds") == "12.0s"
@@ -84,7 +84,7 @@ def test_a_drawn_table_has_clipped_losses() -> None:
     assert by_row[0].tolist() == [-0.1, -0.5]
     assert by_row[1][0] == -0.2
     assert math.isnan(by_row[1][1])  # the end of its curve
-    assert by_row[3].tolist() == [highest, -0.4]  # a step that diverged
+    assert by_row[3].tolist() == [highest, -0.4]  # the step diverged
     assert by_row[4][0] == highest
 
 
@@ -336,7 +336,7 @@ def test_optuna_runs_end_to_end(tmp_path: Path) -> None:
     assert [line["error"] for line in own] == [None] * 4
     assert all(line["spent"] == 50 * line["budget"] for line in own)
     assert all(line["version"].startswith("optuna ") for line in own)
-    assert max(line["trials"] for line in own) > 1  # somebody was pruned
+    assert max(line["trials"] for line in own) > 1  # a trial was pruned
     again = race(tmp_path / "b.jsonl", "--methods", "optuna_tpe_hyperband", "--only", "cartpole", "--budgets", "2")
     by_key = {running.key_of(line): measured(line) for line in lines}
     assert all(by_key[running.key_of(line)] == measured(line) for line in again)
@@ -374,7 +374,7 @@ def test_optuna_has_the_same_numbers_in_the_race_and_outside() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=running.seed_of(run))
     optuna.create_study(sampler=sampler, pruner=optuna.pruners.SuccessiveHalvingPruner()).optimize(objective)
-    assert sum(len(curve) < table.max_steps for curve in curves.values()) > 1  # somebody was pruned
+    assert sum(len(curve) < table.max_steps for curve in curves.values()) > 1  # a trial was pruned
     assert len(curves) > 10  # TPE begins with random points
     assert line["best"] == min(map(min, curves.values()))
     assert line["spent"] == sum(map(len, curves.values()))
@@ -496,9 +496,8 @@ def test_a_point_is_replaced_by_the_nearest_unused_row() -> None:
         order.append(tool_space.nearest_row(point, set(order)))
     assert order[:2] == [1, 3] or order[:2] == [1, 0]
     assert sorted(order) == [0, 1, 2, 3]
-    assert (
-        tool_space.nearest_row(point, {0, 1, 2, 3}) == 1
-    )  # all rows are used, so the nearest is trained and charged again
+    # All rows are used, so the nearest is trained and charged again.
+    assert tool_space.nearest_row(point, {0, 1, 2, 3}) == 1
 
 
 def test_configurations_of_unlisted_spaces_are_within_their_ranges() -> None:
@@ -516,7 +515,7 @@ def test_configurations_of_unlisted_spaces_are_within_their_ranges() -> None:
 
 
 def some_runs(seed: int = 0) -> list[dict[str, Any]]:
-    """Two sources with one and two tables, unequal numbers of seeds, three methods, two budgets."""
+    """Return runs of two sources with one and two tables, unequal numbers of seeds, three methods, two budgets."""
     rng = np.random.default_rng(seed)
     cells = [("a", "x", s) for s in range(3)] + [("b", t, s) for t in "yz" for s in range(2)]
     return [
@@ -680,7 +679,7 @@ def test_the_page_is_self_contained_and_escapes_all_text(tmp_path: Path) -> None
 
 def test_the_page_marks_tables_that_were_known_during_development() -> None:
     shipped = {f"{path.parent.name}/{path.stem}" for path in problems.SHIPPED.glob("*/*.npz")}
-    assert shipped <= page.SEEN
+    assert shipped <= page.SEEN_TABLES
     run = some_runs()[0] | {"source": "fashion_curves", "table": "fcnet"}
     text = page.html(statistics.summary([run], resamples=5))
     assert "fashion_curves/fcnet ●" in text

@@ -266,9 +266,9 @@ def test_methods_without_a_run_are_named_with_the_reason() -> None:
 def test_every_note_is_about_a_known_method() -> None:
     assert set(environments.NOTES) <= set(methods.peers())
     for tool, known in environments.TOOLS.items():
-        needing = {*known.fetched, *known.trained_methods}
+        needing = {*known.downloads, *known.trained_methods}
         assert {f"{tool}_{method}" for method in needing} <= set(environments.NOTES)
-        assert set(known.fetched) <= {*known.methods, *known.plain_methods}
+        assert set(known.downloads) <= {*known.methods, *known.plain_methods}
 
 
 def test_a_report_replaces_the_text_between_the_marks_of_a_file(tmp_path: Path, capsys: Any) -> None:

@@ -48,9 +48,8 @@ def test_a_policy_that_is_better_everywhere_passes() -> None:
     assert found["passed"], found
     rows = verdict.compare(grid)
     assert [row["runs"] for row in rows] == [12 * 2 * 4 * 2] * 5
-    assert all(
-        row["difference"] == pytest.approx(-0.02, abs=1e-3) for row in rows
-    )  # the spread of regrets is paired away
+    # The differences are paired, so the spread of regrets does not matter.
+    assert all(row["difference"] == pytest.approx(-0.02, abs=1e-3) for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_a_peer_is_compared_on_the_runs_that_both_have() -> None:
 
 
 def test_a_study_of_the_protocol_is_one_of_the_race(tmp_path: Path) -> None:
-    """With the shipped weights in the place of a fold's it must be what the policy itself does."""
+    """With the shipped weights instead of those of a fold, a study must equal one of the policy itself."""
     for fold in ("a", "all"):
         (tmp_path / f"{fold}-0.npz").write_bytes(WEIGHTS.read_bytes())
     (spec,) = find_problems("tables", [SHIPPED], per_source=1, only=["stopping_curves"], steps=12, pool=20)
@@ -147,8 +146,8 @@ def test_the_report_reads_a_file_of_runs(tmp_path: Path, capsys: pytest.CaptureF
 # the real clock ------------------------------------------------------------------------------------------------------
 
 
-def clocked(ratio: float, spread: float = 0.02, of_one: float = 1.0) -> list[dict[str, Any]]:
-    """Runs in which the policy's loss is `ratio` times that of the others, on the first task `of_one` times that."""
+def clock_runs(ratio: float, spread: float = 0.02, of_one: float = 1.0) -> list[dict[str, Any]]:
+    """Return runs in which the policy's loss is `ratio` times that of the others, on the first task `of_one` times that."""
     rng = np.random.default_rng(1)
     runs = []
     for run in clock.plan(20):
@@ -167,7 +166,7 @@ def test_the_clock_has_the_seconds_it_names() -> None:
 
 
 def test_differences_on_the_clock_are_in_percent() -> None:
-    *tasks, mean = clock.compare(clocked(0.9), "asha")
+    *tasks, mean = clock.compare(clock_runs(0.9), "asha")
     assert [row["percent"] for row in tasks] == pytest.approx([-10.0] * 4, abs=2.0)
     assert all(row["low"] < row["percent"] < row["high"] < 0 for row in tasks)
     assert mean["percent"] == pytest.approx(np.mean([row["percent"] for row in tasks]))
@@ -175,22 +174,22 @@ def test_differences_on_the_clock_are_in_percent() -> None:
 
 
 def test_each_condition_of_the_clock_can_fail() -> None:
-    assert clock.judge(clocked(0.95))["passed"]
-    worse = clock.judge(clocked(1.02))["conditions"]
+    assert clock.judge(clock_runs(0.95))["passed"]
+    worse = clock.judge(clock_runs(1.02))["conditions"]
     assert worse == {
         "not worse than asha": True,
         "better than asha in the mean": False,
         "not worse than optuna_tpe_hyperband": True,
         "better than optuna_tpe_hyperband in the mean": False,
     }
-    one = clock.judge(clocked(0.9, of_one=1.2))["conditions"]
+    one = clock.judge(clock_runs(0.9, of_one=1.2))["conditions"]
     assert not one["not worse than asha"]
     assert one["better than asha in the mean"]
-    assert not clock.judge([run for run in clocked(0.9) if run["table"] != "cnn"])["passed"]  # a task is missing
+    assert not clock.judge([run for run in clock_runs(0.9) if run["table"] != "cnn"])["passed"]  # a task is missing
 
 
-def test_a_run_that_found_nothing_has_what_it_began_with(capsys: pytest.CaptureFixture[str]) -> None:
-    runs = [{**run, "best": None} if run["method"] == "asha" else run for run in clocked(1.0)]
+def test_a_run_without_a_result_has_the_starting_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [{**run, "best": None} if run["method"] == "asha" else run for run in clock_runs(1.0)]
     assert clock.compare(runs, "asha")[0]["other"] == pytest.approx(2.3)
     clock.report(runs)
     assert '"thinking"' in capsys.readouterr().out

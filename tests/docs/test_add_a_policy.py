@@ -1,4 +1,4 @@
-"""docs/how-to/add-a-policy.md, followed step by step."""
+"""The steps of docs/how-to/add-a-policy.md work."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def curious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("check", [*POLICY_CHECKS, *LEARNING_CHECKS], ids=lambda check: check.__name__)
-def test_the_policy_of_the_page_keeps_the_contract(curious: ModuleType, check: Check) -> None:
+def test_the_policy_of_the_page_fulfils_the_contract(curious: ModuleType, check: Check) -> None:
     check(curious.Curious(curiosity=0.5))
 
 

@@ -1,4 +1,4 @@
-"""docs/reference/json-line.md names every variable and every key that there is, and its program trains."""
+"""docs/reference/json-line.md names every variable and every key, and its program trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial for notebooks runs as it is, with a progress bar while it does and a study that prints as a table."""
+"""The tutorial for notebooks runs unchanged, shows a progress bar, and shows a study as a table."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def test_a_larger_budget_continues_and_the_model_is_loaded(cells: dict[str, Any]
     assert re.search(r"0\.\d{3} wrong after \d+ epochs", printed_text(find(cells, "best = study.best.load(Digits)")))
 
 
-def test_no_output_is_kept_in_the_file() -> None:
+def test_the_file_contains_no_output() -> None:
     assert all(not cell.get("outputs") for cell in nbformat.read(NOTEBOOK, as_version=4).cells)  # type: ignore[no-untyped-call]

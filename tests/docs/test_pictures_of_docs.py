@@ -1,4 +1,4 @@
-"""The pictures of the README and the docs are what their script draws, and every picture that is shown is there."""
+"""The pictures of the README and the docs are what their script draws, and each picture of a report is shown on a page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_picture_of_a_report_is_shown_with_an_alternative_text() -> None:
     assert all(len(words) > 20 for words in texts.values()), "a picture has no alternative text"
 
 
-def test_pictures_in_pages_follow_the_reader(drawn_pictures: dict[str, str]) -> None:
+def test_pictures_in_pages_follow_the_colour_scheme_of_the_reader(drawn_pictures: dict[str, str]) -> None:
     for name, text in drawn_pictures.items():
         assert ("@media (prefers-color-scheme: dark)" in text) == (name != "social-preview.svg")
 

@@ -209,7 +209,7 @@ def test_search_finds_the_page_that_explains_a_word(measured: dict[str, Any]) ->
 
 
 class Links(HTMLParser):
-    """The targets of the links of a page, and the anchors in it."""
+    """The link targets and the anchors of a page."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ class Links(HTMLParser):
         self.targets += [target for target in (values.get("href"), values.get("src")) if target]
 
 
-def test_no_link_leads_nowhere(site: Path) -> None:
+def test_every_link_of_the_site_has_a_target(site: Path) -> None:
     """MkDocs checks the links in our pages; this test also checks the links that MkDocs generates."""
     pages = {page: Links(page) for page in site.rglob("*.html") if page.name != "harness.html"}
     assert len(pages) > 50

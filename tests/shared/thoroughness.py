@@ -1,8 +1,8 @@
-"""How often a test repeats itself: often enough to notice a mistake in `make test`, far more often in `make test-heavy`.
+"""The number of repetitions of a test: few in `make test`, many in `make test-heavy`.
 
-A repetition asserts what the first one asserts, of another example or after another kill. Tests that repeat themselves are marked
-`repeated` (those of Hypothesis by tests/conftest.py, with 30 and 100 examples unless they say otherwise here);
-`pytest --thorough -m repeated` runs those tests, and no others, with the larger numbers.
+All repetitions assert the same, with another example or after another kill. Tests with repetitions are marked `repeated`.
+tests/conftest.py marks those of Hypothesis, which have 30 or 100 examples unless they call `examples`. The command
+`pytest --thorough -m repeated` runs only these tests, with the larger numbers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from hypothesis import settings
 
 
 class Thoroughness:
-    """Set by tests/conftest.py from the command line, before any module of tests is imported."""
+    """The option --thorough; tests/conftest.py sets it before it imports any test module."""
 
     is_thorough = False
 
 
 def repetitions(quick: int, *, thorough: int) -> int:
-    """Return `thorough` with the option --thorough, else `quick`; mark a test that calls this with `pytest.mark.repeated`."""
+    """Return `thorough` with the option --thorough, else `quick`; a test that calls this needs `pytest.mark.repeated`."""
     return thorough if Thoroughness.is_thorough else quick
 
 

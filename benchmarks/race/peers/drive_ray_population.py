@@ -91,9 +91,8 @@ def run_populations(study, space):
             log_config=False,
         )
         members = [
-            Member(
-                number + i, {name: one.sample() for name, one in space.items()}
-            )  # NumPy's generator, seeded by the link
+            # `sample` uses NumPy's generator, which the link has seeded.
+            Member(number + i, {name: one.sample() for name, one in space.items()})
             for i in range(POPULATION)
         ]
         number += POPULATION

@@ -29,9 +29,8 @@ class Tool:
     plain_methods: tuple[str, ...] = ()  # these train to the end only, and race where a trial has one value
     trained_methods: tuple[str, ...] = ()  # these copy trainings, and race where models are really trained
     without_dependencies: tuple[str, ...] = ()  # installed last, with --no-deps
-    fetched: Mapping[str, str] = field(
-        default_factory=dict
-    )  # {method: code that downloads files into the folder sys.argv[1]}
+    # {method: code that downloads files into the folder sys.argv[1]}
+    downloads: Mapping[str, str] = field(default_factory=dict)
 
 
 TOOLS = {
@@ -55,7 +54,7 @@ TOOLS = {
         ),
         ("asha", "hyperband", "ifbo"),
         without_dependencies=("neural-pipeline-search==0.17.0", "ifBO==0.4.1"),
-        fetched={
+        downloads={
             "ifbo": "import ifbo, pathlib, sys; folder = pathlib.Path(sys.argv[1], '.model'); folder.mkdir(parents=True); "
             "ifbo.FTPFN(target_path=folder)"
         },
@@ -85,7 +84,7 @@ def find_python(tool: str) -> Path | None:
 
 def lacks_files(tool: str, method: str) -> bool:
     """Return whether a method needs files that were not downloaded yet."""
-    return method in TOOLS[tool].fetched and not any(path.is_file() for path in _folder(tool, method).rglob("*"))
+    return method in TOOLS[tool].downloads and not any(path.is_file() for path in _folder(tool, method).rglob("*"))
 
 
 def _folder(tool: str, method: str) -> Path:
@@ -110,7 +109,7 @@ def make(tools: Sequence[str]) -> dict[str, str]:
         if why:
             failures[tool] = why
             continue
-        for method, code in TOOLS[tool].fetched.items():
+        for method, code in TOOLS[tool].downloads.items():
             folder = _folder(tool, method)
             if why := _first_failure([python, "-c", code, str(folder)]):
                 shutil.rmtree(folder, ignore_errors=True)  # an incomplete download is useless

@@ -209,9 +209,8 @@ class PeerPolicy:
             self._pending = (key, trial.steps)
             if not trial.is_ended and request["until"] > trial.steps:
                 return self._train(number, trial.config, request["until"])
-            message = self._result_message(
-                ledger
-            )  # nothing left to train: the trial has ended or is already at this step
+            # There is nothing left to train: the trial has ended or is already at this step.
+            message = self._result_message(ledger)
 
     def close(self) -> None:
         """Stop the study, so that the tool is ready for the next one."""

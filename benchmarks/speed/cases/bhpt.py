@@ -34,14 +34,14 @@ def cases() -> list[Case]:
     source = ListedCurves({f"arm {i}": list(curve) for i, curve in enumerate(curves)})
 
     def begin(policy: Policy) -> Callable[[], Ledger]:
-        def made() -> Ledger:
+        def open_ledger() -> Ledger:
             ledger = begin_study(policy, space, f"{seen + 500} epochs", max_steps=steps)
             for arm, n in enumerate(trained):
                 order = Order(number=arm, trial=arm, config=rows[arm], until=int(n), reserve=float(n))
                 ledger = write_curve(ledger, order, [float(value) for value in curves[arm, :n]])
             return ledger
 
-        return made
+        return open_ledger
 
     def dense() -> None:
         from sklearn.gaussian_process import GaussianProcessRegressor

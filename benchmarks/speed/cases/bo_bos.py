@@ -18,7 +18,7 @@ from shoestring.testing.curves import ListedCurves
 
 
 @dataclass(frozen=True)
-class Forgetful:
+class WithoutCache:
     """BO-BOS that solves its stopping problem again at every decision, as after every resume."""
 
     policy: Policy
@@ -49,16 +49,16 @@ def cases() -> list[Case]:
             return source.step({"name": str(config["x"])}, step)
 
     def begin(policy: Policy) -> Callable[[], Ledger]:
-        def made() -> Ledger:
+        def open_ledger() -> Ledger:
             ledger = begin_study(policy, space, "5000 epochs", max_steps=steps)
             while len(ledger.trials) < 12 or ledger.trials[-1].steps < 9:
                 ledger = carry_on(ledger, policy, ByEnd())
             return ledger
 
-        return made
+        return open_ledger
 
     policy = policies.make("bo_bos")
-    without_memory = cast(Policy, Forgetful(policy))
+    without_memory = cast(Policy, WithoutCache(policy))
 
     def plain_loops() -> None:
         from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, fit_curve

@@ -42,13 +42,13 @@ def cases() -> list[Case]:
     source = Drifting(tuple(0.1 * np.random.default_rng(0).standard_normal(rounds)))
 
     def begin(policy: Policy) -> Callable[[], Ledger]:
-        def made() -> Ledger:
+        def open_ledger() -> Ledger:
             ledger = begin_study(policy, space, f"{rounds} epochs", direction="max", max_steps=rounds)
             for _ in range(begun):
                 ledger = carry_on(ledger, policy, source)
             return ledger
 
-        return made
+        return open_ledger
 
     def alone(*, sparingly: bool) -> dict[str, Peer]:
         work = partial(through_models, source, rounds, sparingly=sparingly)

@@ -39,23 +39,22 @@ def cases() -> list[Case]:
     installed = {name: make for name, (make, needs) in known.items() if find_spec(needs)}
 
     def begin(trials: int) -> Callable[[], Ledger]:
-        def made() -> Ledger:
+        def open_ledger() -> Ledger:
             ledger, rng = begin_study(policy, space, "1e9s"), np.random.default_rng(0)
             for number in range(trials - DECISIONS // 2 - 1):
                 order = Order(number=number, trial=number, config=space.from_cube(rng.random(6)), until=1)
                 ledger = carry_out(ledger, order, source)
             return ledger
 
-        return made
+        return open_ledger
 
     def peer(make: Callable[[Grid, int], Decide], trials: int) -> Peer:
         def prepare() -> Callable[[], None]:
             x = np.random.default_rng(0).random((trials + PEER_DECISIONS, 6))
             y = np.array([cast(float, source.step({f"x{j}": v for j, v in enumerate(row)}, 1).value) for row in x])
             decide = make(Grid.box(6), 0)
-            decide(
-                x[: trials - 1], y[: trials - 1]
-            )  # do the imports, and find an optimum to start from, as a running study has
+            # Do the imports, and find an optimum to start from, as a running study has.
+            decide(x[: trials - 1], y[: trials - 1])
 
             def work() -> None:
                 for n in range(trials, trials + PEER_DECISIONS):

@@ -33,7 +33,7 @@ def cases() -> list[Case]:
     policy = Thrift(opening=0.0)
 
     def begin(trials: int) -> Callable[[], Ledger]:
-        def made() -> Ledger:
+        def open_ledger() -> Ledger:
             rng = np.random.default_rng(trials)
             ledger = begin_study(policy, SPACE, f"{trials * 60} epochs", max_steps=STEPS)
             for _ in range(trials):
@@ -44,7 +44,7 @@ def cases() -> list[Case]:
                 ledger = write_curve(ledger, order, [end + float(step) ** -rate for step in range(1, until + 1)])
             return ledger
 
-        return made
+        return open_ledger
 
     return [
         Case("thrift_200", policy, begin(200), Level(), 20.0),
