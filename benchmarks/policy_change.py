@@ -26,7 +26,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Train
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Opened, Order
+from shoestring.core.ledger.entries import Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Float
@@ -54,7 +54,7 @@ def train(ledger: Ledger, order: Order) -> Ledger:
 def begin_study(policy: Policy, trials: int) -> Ledger:
     """Return a study of random configurations, half to fully trained, that the policy has to continue."""
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(DIMS)})
-    opened = Opened(
+    definition = StudyDefinition(
         space=space,
         budget=Budget("1e9s"),
         policy=policy.name,
@@ -63,7 +63,7 @@ def begin_study(policy: Policy, trials: int) -> Ledger:
         direction="max",
         max_steps=STEPS,
     )
-    ledger, rng = Ledger([opened]), np.random.default_rng(0)
+    ledger, rng = Ledger([definition]), np.random.default_rng(0)
     for number in range(trials):
         until = int(rng.integers(STEPS // 2, STEPS + 1))
         ledger = train(

@@ -39,7 +39,7 @@ from shoestring.core.values.arrays import Floats
 from shoestring.core.values.strict_json import dumps
 from shoestring.policies.freeze_thaw import learned  # noqa: F401  imported late otherwise, after its functions were replaced
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 # The instructions that the routines of each kernel need, in the words of /proc/cpuinfo.
 KERNELS = {
@@ -165,7 +165,7 @@ def run_studies(seeds: int, folder: Path) -> None:
                 policy = Recording(policies.make(name, dict(settings)), scores)
                 long = name in LONG
                 budget = ("300s" if long else "90s") if seed % 2 else ("180 epochs" if long else "60 epochs")
-                start = make_opening(
+                start = make_definition(
                     policy.policy, space=SPACE, budget=budget, max_steps=9, workers=1 + seed % 2, seed=seed
                 )
                 simulate(policy, Smooth(seed), start)

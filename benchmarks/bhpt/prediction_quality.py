@@ -48,7 +48,7 @@ def measure(table: Table, seed: int, most: int, kind: str) -> Iterator[dict[str,
     curves = Curves.of(np.where(np.isnan(seen), np.nan, scale.apply(seen)))
     posterior = LogPosterior(curves, CurvePrior.of(curves, falling=kind == "falling"))
     samples = sample_parameters(posterior, rng, SAMPLES, burn_in=30)
-    predictions = [FreezeThawPosterior.given(curves, p).predict() for p in samples]
+    predictions = [FreezeThawPosterior.from_curves(curves, p).predict() for p in samples]
     mean, variance = np.stack([m for m, _ in predictions]), np.stack([v for _, v in predictions])
     noise = np.array([p.noise for p in samples])[:, None, None]
     centre = mean.mean(axis=0)

@@ -77,7 +77,7 @@ def synthetic(seed: int, generator: str = "decay", dims: int = 2) -> Table:
         curve = curve - true.s2 * np.outer(from_start, from_start)
     losses = f[:, None] + mean + rng.standard_normal((ARMS, STEPS)) @ _root(curve).T
     losses += np.sqrt(true.noise) * rng.standard_normal(losses.shape)
-    space = Space.listed([{f"x{j}": float(v) for j, v in enumerate(row)} for row in x])
+    space = Space.from_configs([{f"x{j}": float(v) for j, v in enumerate(row)} for row in x])
     settings: dict[str, Any] = {
         "parameters": [true.alpha, true.beta / EPOCHS_PER_STEP, true.s2, true.noise, true.sx2, true.mean],
         "scale": "none",

@@ -20,7 +20,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Decision, Finish, Train
 from shoestring.core.deciding.policy import Policy, find_untried_config
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.entries import StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.kernels import Kernel
@@ -119,7 +119,7 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
     or "s".
     """
     policy = method(name, table)
-    opened = Opened(
+    definition = StudyDefinition(
         space=table.space,
         budget=Budget(f"{budget} {unit}"),
         policy=policy.name,
@@ -128,7 +128,7 @@ def race(name: str, table: Table, budget: float, seed: int, unit: str = "epochs"
         max_steps=table.losses.shape[1],
     )
     began = time.perf_counter()
-    ledger = run_in_memory(Ledger([opened]), policy, SimulatedRunner(table)).ledger
+    ledger = run_in_memory(Ledger([definition]), policy, SimulatedRunner(table)).ledger
     wall_s = time.perf_counter() - began
     if isinstance(policy, PeerPolicy):
         policy.close()

@@ -35,7 +35,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Direction, Opened, Receipt
+from shoestring.core.ledger.entries import Direction, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
@@ -117,7 +117,7 @@ def study(problem: Problem, method: str, seed: int, with_configs: bool = False) 
     own: dict[str, Policy] = {"oracle": Oracle(problem), "hyperband_80": Hyperband80()}
     policy = own[name] if name in own else policies.make(name, settings)
     epochs = problem.budget_runs * problem.max_steps
-    opened = Opened(
+    definition = StudyDefinition(
         space=problem.space,
         budget=Budget(f"{epochs} epochs"),
         policy=name,
@@ -127,7 +127,7 @@ def study(problem: Problem, method: str, seed: int, with_configs: bool = False) 
         max_steps=problem.max_steps,
     )
     began = time.process_time()
-    ledger = run_in_memory(Ledger([opened]), policy, SimulatedRunner(problem.source)).ledger
+    ledger = run_in_memory(Ledger([definition]), policy, SimulatedRunner(problem.source)).ledger
     seconds = time.process_time() - began
     sign, best, spent_s, improved = ledger.state.sign, np.inf, 0.0, []
     receipts = [entry for entry in ledger.entries() if isinstance(entry, Receipt)]

@@ -29,7 +29,7 @@ from benchmarks.boil.studies import BUDGET_RUNS
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.entries import StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.models.boil.choice import FLOOR, Tradeoff
 from shoestring.policies.boil.boil import BOIL
@@ -65,7 +65,7 @@ class RecordingPolicy:
         x = table.encoding.on_simplex(free.points)  # (m, d)
         z = np.concatenate([np.column_stack([x, np.full(len(x), time)]) for time in TIMES])
         means = model.gp.predict(z)[0]
-        predicted = Tradeoff(model.gp, model.cost, max(means.max(), model.gp.fitted().max())).predict(z)
+        predicted = Tradeoff(model.gp, model.cost, max(means.max(), model.gp.predict_observed().max())).predict(z)
         log_ei = predicted.log_ei.reshape(len(TIMES), -1)
         price = -np.log(np.maximum(model.cost.share(model.cost.predict(z)), 0.0) + FLOOR).reshape(log_ei.shape)
         best = np.argmax(log_ei, axis=1)  # of each length
@@ -80,7 +80,7 @@ def record_study(problem: Problem, seed: int) -> list[Any]:
     policy = RecordingPolicy(BOIL())
     table = problem.table(seed)
     seconds = min(BUDGET_RUNS, len(problem.configs) // 3) * problem.full_cost_s
-    opened = Opened(
+    definition = StudyDefinition(
         space=table.space(),
         budget=Budget(f"{seconds}s"),
         policy="boil",
@@ -89,7 +89,7 @@ def record_study(problem: Problem, seed: int) -> list[Any]:
         direction="max",
         max_steps=table.max_steps,
     )
-    run_in_memory(Ledger([opened]), policy, SimulatedRunner(table))
+    run_in_memory(Ledger([definition]), policy, SimulatedRunner(table))
     return policy.records
 
 

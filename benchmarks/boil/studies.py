@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.boil.problems import Problem, average_preference
 from shoestring import policies
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Opened, Order, Receipt
+from shoestring.core.ledger.entries import Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.runners.simulated.recorded_table import Table
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
@@ -71,7 +71,7 @@ def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
     shortest = {} if min_share is None else {"min_steps": math.ceil(min_share * table.max_steps)}
     policy = policies.make(name, {**settings, **shortest})
     seconds = min(BUDGET_RUNS, len(problem.configs) // 3) * problem.full_cost_s
-    opened = Opened(
+    definition = StudyDefinition(
         space=table.space(),
         budget=Budget(f"{seconds}s"),
         policy=name,
@@ -82,7 +82,7 @@ def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
     )
     began = time.process_time()
     source = replace_values_by_scores(table) if name == "hyperband" else table
-    ledger = run_in_memory(Ledger([opened]), policy, SimulatedRunner(source)).ledger
+    ledger = run_in_memory(Ledger([definition]), policy, SimulatedRunner(source)).ledger
     decide_s = time.process_time() - began
     rows = [table.space().row_number(trial.config) for trial in ledger.trials]
     chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]

@@ -52,7 +52,7 @@ class Problem:
 
     @cached_property
     def space(self) -> Space:
-        return Space.listed(self.configs, log=wide_columns(self.configs))
+        return Space.from_configs(self.configs, log=wide_columns(self.configs))
 
     @cached_property
     def cost_features(self) -> Array:

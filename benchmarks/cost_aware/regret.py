@@ -24,7 +24,7 @@ from benchmarks.cost_aware.functions import FUNCTIONS, Function, optimum
 from benchmarks.cost_aware.peers import PEERS, Grid
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
@@ -38,7 +38,7 @@ START = 5  # trials that all methods share
 def ours(function: Function, trials: int, seed: int) -> tuple[Array, Array]:
     """Return the points and losses of cost-aware EI."""
     policy, space = CostAwareEI(), function.space
-    ledger = Ledger([Opened(space=space, budget=Budget("1e9s"), policy=policy.name, settings={}, seed=seed)])
+    ledger = Ledger([StudyDefinition(space=space, budget=Budget("1e9s"), policy=policy.name, settings={}, seed=seed)])
     x, y = np.empty((trials, space.dims)), np.empty(trials)
     for i in range(trials):
         decision = policy.decide(ledger, ledger.decision_rng())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.cost_aware.problems import Problem
 from shoestring import policies
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.entries import StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.models.gp import fit as gp_fit
@@ -72,7 +72,7 @@ def empty_ledger(problem: Problem, name: str, seed: int, budget_s: float = NO_LI
     kind = "random_search" if name == "random" else "cost_aware_ei"
     budget = Budget(f"{budget_s}s")
     settings = method(name, problem)
-    return Ledger([Opened(space=problem.space, budget=budget, policy=kind, settings=settings, seed=seed)])
+    return Ledger([StudyDefinition(space=problem.space, budget=budget, policy=kind, settings=settings, seed=seed)])
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def continue_run(
         now = journal.ledger
         return (len(now.trials) >= trials or now.spent >= seconds) and not now.open_orders
 
-    policy = policies.make(ledger.opened.policy, ledger.opened.settings)
+    policy = policies.make(ledger.definition.policy, ledger.definition.settings)
     with journal.store.lease(journal.name) as lease:
         return Loop(journal, lease, policy, SimulatedRunner(problem), should_stop=enough).run().ledger
 

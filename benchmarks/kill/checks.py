@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.kill.killed_study import KilledStudy, work_done_s
 from benchmarks.kill.studies import decisions
-from shoestring.core.ledger.entries import Lost, Note, Receipt
+from shoestring.core.ledger.entries import Note, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 
 # The promised limits: a time budget may be exceeded by no more than the larger of these.
@@ -102,7 +102,7 @@ def count_charged_twice(ledger: Ledger) -> int:
     charged: dict[int, int] = {}  # by trial: the newest step that has a receipt and still exists
     twice = 0
     for entry in ledger.entries():
-        if isinstance(entry, Lost):
+        if isinstance(entry, StateLoss):
             charged[entry.trial] = entry.resumable_step
         elif isinstance(entry, Receipt) and entry.is_finished:
             twice += entry.step <= charged.get(entry.trial, 0)

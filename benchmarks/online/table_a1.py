@@ -37,7 +37,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Train
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice
@@ -170,7 +170,7 @@ def run_in_time(
 
 def run_policy(policy: Policy, truth: Floats, noise: Floats, seed: int) -> tuple[float, int]:
     space = Space({"arm": Choice(list(range(ARMS)))})
-    opened = Opened(
+    definition = StudyDefinition(
         space=space,
         budget=Budget(f"{ROUNDS} epochs"),
         policy=policy.name,
@@ -179,7 +179,7 @@ def run_policy(policy: Policy, truth: Floats, noise: Floats, seed: int) -> tuple
         direction="max",
         max_steps=ROUNDS,
     )
-    ledger, regret, passes = Ledger([opened]), 0.0, 0
+    ledger, regret, passes = Ledger([definition]), 0.0, 0
     for t in range(1, ROUNDS + 1):
         decision = policy.decide(ledger, ledger.decision_rng())
         assert isinstance(decision, Train)

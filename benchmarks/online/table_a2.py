@@ -30,7 +30,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Train
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.space import Space
@@ -170,7 +170,7 @@ def one_run(policy: Policy, space: Space, truth: Floats, noise: Floats, seed: in
     """Return (mean regret, number of passes) of one run; `truth` is (rounds, points)."""
     ledger = Ledger(
         [
-            Opened(
+            StudyDefinition(
                 space=space,
                 budget=Budget(f"{len(truth)} epochs"),
                 policy=policy.name,
@@ -206,7 +206,7 @@ def draw_drift(root: Floats, rate: float, rng: np.random.Generator) -> Floats:
 
 def simulate(trials: int, wanted: str, rates: tuple[float, ...]) -> dict[str, Any]:
     x = np.linspace(0.0, 1.0, POINTS)
-    space = Space.listed([{"x": float(v)} for v in x])
+    space = Space.from_configs([{"x": float(v)} for v in x])
     kernel = Kernel.ard("matern32", 1).matrix(np.log([1.0, 0.2]), x[:, None], x[:, None])
     root: Floats = np.asarray(np.linalg.cholesky(kernel + 1e-10 * np.eye(POINTS)), dtype=np.float64)
     found: dict[str, Any] = {}

@@ -29,7 +29,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Opened
+from shoestring.core.ledger.entries import Entry, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.study.loop import run_in_memory
 
@@ -67,9 +67,11 @@ class Outcome:
         return self.error.splitlines()[-1] if self.error and not self.ledger.orders else None
 
 
-def opening_entry(problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int, workers: int = 1) -> Opened:
+def opening_entry(
+    problem: Problem, policy: Policy, curves: float, unit: Unit, seed: int, workers: int = 1
+) -> StudyDefinition:
     """Return the first ledger entry of the study of a run."""
-    return Opened(
+    return StudyDefinition(
         space=problem.space,
         budget=Budget(problem.budget(curves, unit)),
         policy=policy.name,

@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.scale.load import begin
 from shoestring import policies
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Cost, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Cost, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
@@ -82,9 +82,9 @@ class Bowl:
 def _first_decision_s() -> float:
     """Return the processor time of the first decision of `cost_aware_ei` on a study of another policy, in 6 dimensions."""
     space = Space({f"x{i}": Float(0, 1) for i in range(6)})
-    opened = replace(begin("random_search", OTHER_TRIALS, 1).opened, space=space, max_steps=1)
-    ledger = run_in_memory(Ledger([opened]), policies.make("random_search"), SimulatedRunner(Bowl())).ledger
-    change = Amended(budget=Budget(f"{OTHER_TRIALS + 100} epochs"), policy="cost_aware_ei", settings={})
+    definition = replace(begin("random_search", OTHER_TRIALS, 1).definition, space=space, max_steps=1)
+    ledger = run_in_memory(Ledger([definition]), policies.make("random_search"), SimulatedRunner(Bowl())).ledger
+    change = Amendment(budget=Budget(f"{OTHER_TRIALS + 100} epochs"), policy="cost_aware_ei", settings={})
     ledger, policy = ledger.append(change), policies.make("cost_aware_ei")
     began = time.process_time()
     policy.decide(ledger, ledger.decision_rng())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoestring import policies
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
@@ -28,7 +28,7 @@ class FallingCurves:
 
 def begin(policy: str, epochs: int, workers: int) -> Ledger:
     made = policies.make(policy, SETTINGS.get(policy))
-    opened = Opened(
+    definition = StudyDefinition(
         space=SPACE,
         budget=Budget(f"{epochs} epochs"),
         policy=policy,
@@ -37,4 +37,4 @@ def begin(policy: str, epochs: int, workers: int) -> Ledger:
         max_steps=MAX_STEPS,
         workers=workers,
     )
-    return Ledger([opened])
+    return Ledger([definition])

@@ -13,7 +13,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Train
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.space import Space
@@ -46,7 +46,9 @@ class Case:
 
 def begin_study(policy: Policy, space: Space, budget: str, **more: Any) -> Ledger:
     settings = policies.settings_of(policy)
-    return Ledger([Opened(space=space, budget=Budget(budget), policy=policy.name, settings=settings, seed=0, **more)])
+    return Ledger(
+        [StudyDefinition(space=space, budget=Budget(budget), policy=policy.name, settings=settings, seed=0, **more)]
+    )
 
 
 def carry_out(ledger: Ledger, order: Order, source: Source) -> Ledger:

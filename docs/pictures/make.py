@@ -104,7 +104,7 @@ def draw_terminal() -> str:
         # The moment of the first order after two thirds of the budget: some trials run, many are paused.
         moments = [n for n in range(1, len(ledger) + 1) if isinstance(ledger.entries()[n - 1], Order)]
         moment = next(n for n in moments if ledger.fork(n).spent > 0.66 * ledger.budget.total)
-        view = LiveView(f"digits: {ledger.state.policy}, seed {ledger.opened.seed}")
+        view = LiveView(f"digits: {ledger.state.policy}, seed {ledger.definition.seed}")
         then = ledger.fork(moment)
         view(then, then.orders[-1])
         console = Console(record=True, width=TERMINAL_WIDTH, file=open("/dev/null", "w"))  # noqa: SIM115

@@ -42,7 +42,7 @@ class Training:
         self.weight = json.loads(path.read_text())["weight"]
 
 
-class OrderClosed(Exception):
+class OrderNotOpen(Exception):
     """The server has closed the order, because this worker was silent for too long."""
 
 
@@ -62,7 +62,7 @@ def post(path: str, **body: Any) -> dict[str, Any]:
             with error:
                 text = error.read().decode()
             if error.code == 409:
-                raise OrderClosed(text) from None
+                raise OrderNotOpen(text) from None
             if error.code != 503:
                 sys.exit(f"the server refuses {path}: {text}")
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
@@ -84,7 +84,7 @@ class Heartbeats(threading.Thread):
         while not self._stopping.wait(self._every_s):
             try:
                 post("/heartbeat", order=self._order)
-            except OrderClosed:  # the next report notices it, too
+            except OrderNotOpen:  # the next report notices it, too
                 return
 
     def __enter__(self) -> None:
@@ -132,7 +132,7 @@ def main() -> None:
             continue
         try:
             train_order(answer["order"], answer["heartbeat_s"], arguments.checkpoints)
-        except OrderClosed as error:
+        except OrderNotOpen as error:
             print(error, file=sys.stderr)
 
 

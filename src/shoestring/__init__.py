@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Amended",
+    "Amendment",
     "Best",
     "Budget",
     "Choice",
@@ -24,23 +24,23 @@ __all__ = [
     "Lease",
     "Ledger",
     "LedgerStore",
-    "Lost",
     "Note",
     "OnlineTuner",
     "OpenOrder",
-    "Opened",
     "Order",
     "Policy",
     "Prices",
     "RayCluster",
     "Receipt",
     "Report",
-    "Retrained",
+    "RetrainResult",
     "Runner",
     "Schedule",
     "ShoestringError",
     "Space",
+    "StateLoss",
     "Study",
+    "StudyDefinition",
     "StudyState",
     "TrainingFailed",
     "Trial",
@@ -50,7 +50,7 @@ __all__ = [
 if TYPE_CHECKING:
     from shoestring.core.deciding.policy import Policy
     from shoestring.core.ledger.budget import Budget, Prices
-    from shoestring.core.ledger.entries import Amended, Cost, Lost, Note, Opened, Order, Receipt
+    from shoestring.core.ledger.entries import Amendment, Cost, Note, Order, Receipt, StateLoss, StudyDefinition
     from shoestring.core.ledger.ledger import Ledger
     from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
     from shoestring.core.space.parameters import Choice, Constant, Float, Int
@@ -63,14 +63,14 @@ if TYPE_CHECKING:
     from shoestring.study.best import Best
     from shoestring.study.loop import Ending
     from shoestring.study.online import OnlineTuner, Schedule
-    from shoestring.study.retrain import Retrained
+    from shoestring.study.retrain import RetrainResult
     from shoestring.study.study import Study
     from shoestring.study.tune import tune
 
 _MODULES = {  # where each name is defined
     "core.deciding.policy": ("Policy",),
     "core.ledger.budget": ("Budget", "Prices"),
-    "core.ledger.entries": ("Amended", "Cost", "Lost", "Note", "Opened", "Order", "Receipt"),
+    "core.ledger.entries": ("Amendment", "Cost", "StateLoss", "Note", "StudyDefinition", "Order", "Receipt"),
     "core.ledger.ledger": ("Ledger",),
     "core.ledger.state": ("OpenOrder", "StudyState", "Trial"),
     "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
@@ -83,7 +83,7 @@ _MODULES = {  # where each name is defined
     "study.best": ("Best",),
     "study.loop": ("Ending",),
     "study.online": ("OnlineTuner", "Schedule"),
-    "study.retrain": ("Retrained",),
+    "study.retrain": ("RetrainResult",),
     "study.study": ("Study",),
     "study.tune": ("tune",),
 }

@@ -6,7 +6,7 @@ A policy is any object with a `name` and a method `decide(ledger, rng)` that ret
     decisions       Train, Wait, Finish; start_trial, continue_trial, nothing_to_train, train_queued_or_interrupted
     the past        Ledger, Trial, Order, Receipt, View
     configurations  find_untried_config, Config, Space
-    choosing        find_best, find_best_of_rows, sort_best_first, reaches, settle
+    choosing        find_best, find_best_of_rows, sort_best_first, reaches, round_result
     explaining      compare, compare_scores, compare_losses; WhyText; Prediction, CurvePrediction
     fitted numbers  Memo, Refits
     settings        require_whole, require_between, require_within, require_at_least, require_share, require_one_of
@@ -24,7 +24,7 @@ from shoestring.core.deciding.policy import (
     train_queued_or_interrupted,
 )
 from shoestring.core.deciding.prediction import CurvePrediction, Prediction
-from shoestring.core.deciding.reproducible import find_best, find_best_of_rows, reaches, settle, sort_best_first
+from shoestring.core.deciding.reproducible import find_best, find_best_of_rows, reaches, round_result, sort_best_first
 from shoestring.core.deciding.why_text import WhyText
 from shoestring.core.ledger.entries import Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
@@ -74,7 +74,7 @@ __all__ = [
     "require_share",
     "require_whole",
     "require_within",
-    "settle",
+    "round_result",
     "sort_best_first",
     "start_trial",
     "train_queued_or_interrupted",

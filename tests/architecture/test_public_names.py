@@ -23,9 +23,18 @@ from shoestring import errors
 PUBLIC = {
     *("Budget", "Choice", "Constant", "Float", "Int", "Prices", "Space"),  # describe what is tuned
     *("Context", "Report"),  # in training code
-    *("Best", "Ending", "Retrained", "Study", "tune"),  # run a study and use its result
+    *("Best", "Ending", "RetrainResult", "Study", "tune"),  # run a study and use its result
     *("OnlineTuner", "Schedule"),  # tune one run while it trains
-    *("Amended", "Cost", "Ledger", "Lost", "Note", "Opened", "Order", "Receipt"),  # read the past of a study
+    *(
+        "Amendment",
+        "Cost",
+        "Ledger",
+        "StateLoss",
+        "Note",
+        "StudyDefinition",
+        "Order",
+        "Receipt",
+    ),  # read the past of a study
     *("OpenOrder", "StudyState", "Trial"),  # and what follows from it
     *("Heartbeat", "Lease", "LedgerStore", "Policy", "RayCluster", "Runner"),  # choose or write a part
     *("ShoestringError", "TrainingFailed"),  # catch

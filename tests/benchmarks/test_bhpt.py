@@ -12,7 +12,7 @@ import pytest
 
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.policies.freeze_thaw.arm_table import ArmsView
-from shoestring.testing.policies import make_opening
+from shoestring.testing.policies import make_definition
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "bhpt"
 
@@ -50,7 +50,7 @@ def test_the_surrogate_of_a_synthetic_race_has_the_generating_similarity_of_arms
     """Points of the square stay on a linear scale, although they span two decades."""
     table = scripts.problems.synthetic(seed)
     policy = scripts.racing.method("bhpt_printed", table)
-    arms = Ledger([make_opening(policy, space=table.space, budget="9 epochs", max_steps=48)]).view(ArmsView(None))
+    arms = Ledger([make_definition(policy, space=table.space, budget="9 epochs", max_steps=48)]).view(ArmsView(None))
     x = np.array([[row["x0"], row["x1"]] for row in table.space.rows])
     apart = ((x[:, None] - x) ** 2).sum(axis=-1)
     generating = np.exp(-0.5 * apart / scripts.problems.LENGTHSCALE**2)

@@ -142,7 +142,7 @@ def test_a_reading_without_a_change_is_the_policy(scripts: Any, monkeypatch: pyt
     rng = np.random.default_rng(0)
     truth = a2.draw_drift(np.linalg.cholesky(kernel + 1e-10 * np.eye(80)), 0.03, rng)
     noise = rng.normal(0.0, a2.NOISE_STD, 60)
-    space = a2.Space.listed([{"x": float(v)} for v in x])
+    space = a2.Space.from_configs([{"x": float(v)} for v in x])
     for name, plain in (("CE@0.90", a2.Reading(0.03, kappa=0.9)), ("CE@*", a2.Reading(0.03))):
         assert a2.one_run(a2.rows(0.03)[name], space, truth, noise, 0) == pytest.approx(
             plain.run(kernel, truth, noise, 0)

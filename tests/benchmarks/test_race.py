@@ -488,7 +488,7 @@ def test_a_failed_import_of_a_tool_reports_the_error() -> None:
 
 def test_a_point_is_replaced_by_the_nearest_unused_row() -> None:
     rows = [{"lr": 0.01, "kind": "a"}, {"lr": 0.1, "kind": "a"}, {"lr": 0.1, "kind": "b"}, {"lr": 1.0}]
-    tool_space = ToolSpace(Space.listed(rows, log=["lr"]))  # type: ignore[arg-type]
+    tool_space = ToolSpace(Space.from_configs(rows, log=["lr"]))  # type: ignore[arg-type]
     names = {p["kind"]: p["name"] for p in tool_space.parameters}
     point = {names["float"]: 0.09, names["choice"]: "0"}
     order = []  # type: ignore[var-annotated]

@@ -21,7 +21,7 @@ from shoestring.reports.figures.drawing import Sheet
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.curves import ListedCurves
-from shoestring.testing.policies import make_opening
+from shoestring.testing.policies import make_definition
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "ten-thousand-accelerators.md"
 
@@ -34,8 +34,8 @@ def test_the_share_of_busy_workers_agrees_with_a_manual_computation() -> None:
     """Two workers have runs of 2, 4 and 1 s: until 2 s all worker-seconds are used, until 4 s seven of eight."""
     policy = policies.make("grid")
     curves = ListedCurves({name: [0.5] for name in "abc"}, costs_s={"a": 2.0, "b": 4.0, "c": 1.0})
-    start = make_opening(
-        policy, space=Space.listed([{"name": name} for name in "abc"]), budget="3 epochs", max_steps=1, workers=2
+    start = make_definition(
+        policy, space=Space.from_configs([{"name": name} for name in "abc"]), budget="3 epochs", max_steps=1, workers=2
     )
     ledger = run_in_memory(Ledger([start]), policy, SimulatedRunner(curves, 2)).ledger
     assert _share_busy(ledger, 2.0) == 1.0

@@ -20,7 +20,7 @@ from shoestring.testing.policies import (
     Check,
     check_orders,
     check_priced_validation,
-    make_opening,
+    make_definition,
     make_small_policy,
     simulate,
     watch,
@@ -75,7 +75,7 @@ class FreeAtFirst:
 def test_every_policy_continues_if_the_first_steps_cost_nothing(name: str) -> None:
     policy = make_small_policy(name)
     rows = [{"x": i / 5, "y": i % 3} for i in range(5)]
-    start = replace(make_opening(policy, budget="40s"), space=Space.listed(rows))
+    start = replace(make_definition(policy, budget="40s"), space=Space.from_configs(rows))
     ledger = simulate(policy, FreeAtFirst(), start).ledger
     assert max(trial.steps for trial in ledger.trials) > 2
     assert ledger.spent > 0
@@ -83,7 +83,7 @@ def test_every_policy_continues_if_the_first_steps_cost_nothing(name: str) -> No
 
 @pytest.mark.parametrize("name", sorted(IGNORE_VALUES))
 def test_policies_that_compare_nothing_report_0(name: str) -> None:
-    ledger = simulate(watch(make_small_policy(name)), ROUGH_CURVES, make_opening(make_small_policy(name))).ledger
+    ledger = simulate(watch(make_small_policy(name)), ROUGH_CURVES, make_definition(make_small_policy(name))).ledger
     assert {order.why["compared"] for order in ledger.orders} == {0}
 
 
@@ -97,7 +97,7 @@ def test_every_number_in_why_has_a_label(name: str) -> None:
     policy = make_small_policy(name)
     known = SHARED_NAMES | set(getattr(policies.find_class(name), "why_labels", {}))
     for budget, workers in (("30 epochs", 1), ("30s", 2)):
-        ledger = simulate(policy, ROUGH_CURVES, make_opening(policy, budget=budget, workers=workers)).ledger
+        ledger = simulate(policy, ROUGH_CURVES, make_definition(policy, budget=budget, workers=workers)).ledger
         names = {key for order in ledger.orders for key in order.why}
         assert names - known == set(), f"add what it is, and its unit, to {type(policy).__name__}.why_labels"
         for order in ledger.orders:

@@ -21,7 +21,7 @@ from shoestring.models.stopping.curve_paths import curve_posterior, fit_curve
 from shoestring.policies.stopping.active_runs import ActiveRuns, curve_of
 from shoestring.policies.stopping.error_range import pick_range
 from shoestring.testing.curves import DecayingCurves, NegatedCurves, NoisyCurves
-from shoestring.testing.policies import Check, make_opening, make_small_policy, simulate
+from shoestring.testing.policies import Check, make_definition, make_small_policy, simulate
 from shoestring.testing.predictions import (
     PREDICTION_CHECKS,
     check_predicting_has_no_effect,
@@ -62,7 +62,7 @@ def predict_orders(
     assert isinstance(policy, PredictingPolicy)
     noisy = NoisyCurves(DecayingCurves(), 0.02)
     source = noisy if direction == "min" else NegatedCurves(noisy)
-    start = make_opening(policy, budget=budget, max_steps=max_steps, direction=direction)
+    start = make_definition(policy, budget=budget, max_steps=max_steps, direction=direction)
     study = simulate(policy, source, start).ledger
     found = [(ledger, order, policy.predict(ledger, order)) for ledger, order in iterate_decisions(study)]
     return [(ledger, order, prediction) for ledger, order, prediction in found if prediction is not None]

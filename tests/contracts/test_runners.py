@@ -20,7 +20,7 @@ from shoestring.testing.runners import (
     CurveSource,
     MakeRunner,
     check_runner_contract,
-    make_opened,
+    make_definition,
     outcomes,
     run_study,
 )
@@ -45,9 +45,9 @@ def test_three_workers_train_what_one_trains(name: str, tmp_path: Path) -> None:
     runner: Runner = CommandRunner(COMMAND, SPACE, tmp_path, workers=3)
     if name == "process":
         runner = ProcessRunner(Curve, Checkpoints(tmp_path), workers=3)
-    ledger = run_study(runner, Ledger([make_opened(workers=3)]))
+    ledger = run_study(runner, Ledger([make_definition(workers=3)]))
     values = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(ledger)}
-    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_opened()]))
+    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_definition()]))
     common = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(expected)}
     assert {key: values[key] for key in common if key in values} == {
         key: common[key] for key in common if key in values

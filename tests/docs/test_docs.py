@@ -84,7 +84,7 @@ def test_every_policy_has_a_page_that_names_its_settings(name: str) -> None:
 def test_the_ledger_page_names_every_field() -> None:
     text = (ROOT / "docs" / "reference" / "ledger-format.md").read_text()
     rows = {row.split("`")[1]: row for row in text.splitlines() if row.startswith("| `")}
-    for kind in (entries.Opened, entries.Order, entries.Receipt, entries.Lost, entries.Amended):
+    for kind in (entries.StudyDefinition, entries.Order, entries.Receipt, entries.StateLoss, entries.Amendment):
         for field in dataclasses.fields(kind):
             assert f"`{field.name}`" in rows[kind.kind], f"{kind.kind}.{field.name}"
 

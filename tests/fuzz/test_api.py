@@ -27,7 +27,7 @@ from shoestring import (
     policies,
     tune,
 )
-from shoestring.core.ledger.entries import Amended
+from shoestring.core.ledger.entries import Amendment
 
 SPACE = {"x": {"float": [0.0, 1.0]}}
 
@@ -120,9 +120,9 @@ def list_space(junk: Junk) -> None:
     if junk.rng.random() < 0.5:
         good["configs"] = [{"x": junk.draw()}, {"x": 10.0, "y": junk.draw()}]
         good["log"] = junk.rng.choice([["x"], []])
-        space = Space.listed(**good)  # type: ignore[arg-type]
+        space = Space.from_configs(**good)  # type: ignore[arg-type]
     else:
-        space = Space.listed(**junk.replace_some(good))
+        space = Space.from_configs(**junk.replace_some(good))
     assert Space.from_dict(space.to_dict()) == space
     space.validate(space.rows[0] if junk.rng.random() < 0.5 else junk.draw())  # type: ignore[index]
 
@@ -240,7 +240,7 @@ def call_study(junk: Junk) -> None:
         lambda: study.explain(junk.draw()),
         lambda: study.amend(junk.draw()),
         lambda: study.amend(
-            Amended(**junk.replace_some({"budget": None, "policy": None, "settings": None, "workers": None}))
+            Amendment(**junk.replace_some({"budget": None, "policy": None, "settings": None, "workers": None}))
         ),
         lambda: study.retrain_best(
             **_without_calls(junk.replace_some({"train": curve, "runner": None, "on_step": None}), "on_step")

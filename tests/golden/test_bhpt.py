@@ -18,7 +18,7 @@ from shoestring.models.freeze_thaw.action_value import plan_values, value_action
 from shoestring.models.freeze_thaw.arm_curves import CurveParameters, Curves, whiten
 from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior, log_likelihood, sum_arms
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ def test_posterior(case: Any) -> None:
     arms, at = zip(*case.inputs["queries"], strict=True)
     curves = Curves.of(table_of(case.inputs["curves"], max(at)))
     parameters, arm_kernel = parameters_of(case.inputs["hyper"]), arm_kernel_of(case.inputs)
-    posterior = FreezeThawPosterior.given(curves, parameters, arm_kernel)
+    posterior = FreezeThawPosterior.from_curves(curves, parameters, arm_kernel)
     sums = sum_arms(curves, parameters, whiten(curves, parameters, parameters.mean, len(curves.order)))
     mean, cov = posterior.predict_joint(arms, at)
     case.check(
@@ -93,7 +93,7 @@ def run_trace(inputs: Mapping[str, Any]) -> dict[str, Any]:
     steps = []
     for n in range(1, budget + 1):
         remaining = budget - n + 1
-        mean, variance = FreezeThawPosterior.given(Curves.of(losses), parameters, arm_kernel).predict()
+        mean, variance = FreezeThawPosterior.from_curves(Curves.of(losses), parameters, arm_kernel).predict()
         plan = plan_values(mean[None], variance[None], trained, np.minimum(remaining, length - trained))
         committed = plan.tau_star >= remaining
         arm = plan.top_arm if committed else plan.choose_arm(np.random.default_rng(n))
@@ -136,7 +136,7 @@ def test_trace_through_the_policy(case: Any) -> None:
     inputs, hyper = case.inputs, case.inputs["hyper"]
     x = np.array(inputs["X"])
     names = [f"x{j}" for j in range(x.shape[1])]
-    space = Space.listed([dict(zip(names, map(float, row), strict=True)) for row in x])
+    space = Space.from_configs([dict(zip(names, map(float, row), strict=True)) for row in x])
     policy = policies.make(
         "bhpt",
         {
@@ -147,7 +147,7 @@ def test_trace_through_the_policy(case: Any) -> None:
             "lengthscale": (hyper["x_lengthscale"] / (x.max(axis=0) - x.min(axis=0))).tolist(),
         },
     )
-    start = make_opening(policy, space=space, budget=f"{inputs['budget']} epochs", max_steps=inputs["curve_length"])
+    start = make_definition(policy, space=space, budget=f"{inputs['budget']} epochs", max_steps=inputs["curve_length"])
     curves = {space.key(row): curve for row, curve in zip(space.rows or (), inputs["curves"], strict=True)}
     ledger = simulate(policy, CurvesByKey(curves), start).ledger
     losses = [ledger.trials[o.trial].losses[o.until - 1] for o in ledger.orders]

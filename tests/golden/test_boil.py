@@ -10,7 +10,7 @@ import pytest
 from shoestring.models.boil.augmentation import log_condition, pick_most_uncertain
 from shoestring.models.boil.choice import CostPlane, log_ratio, log_softplus_ratio
 from shoestring.models.boil.compression import CurveMatrix, compress, preference_weights, standardise
-from shoestring.models.boil.process import CurveProcess, ProcessParameters, product_kernel
+from shoestring.models.boil.score_process import CurveProcess, ProcessParameters, product_kernel
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.posterior import condition
 

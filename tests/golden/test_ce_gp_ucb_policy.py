@@ -9,7 +9,7 @@ import pytest
 
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.space import Space
@@ -20,7 +20,7 @@ from shoestring.runners.runner import write_receipt
 @pytest.mark.golden("ce_gp_ucb", "trace")
 def test_trace(case: Any) -> None:
     given = case.inputs
-    space = Space.listed([{"x": float(x)} for x in np.linspace(0.0, 1.0, given["grid"])])
+    space = Space.from_configs([{"x": float(x)} for x in np.linspace(0.0, 1.0, given["grid"])])
     policy = CEGPUCB(
         kappa=given["kappa"],
         kernel="matern32",
@@ -32,7 +32,7 @@ def test_trace(case: Any) -> None:
         clip=None,
     )
     rounds = given["rounds"]
-    opened = Opened(
+    definition = StudyDefinition(
         space=space,
         budget=Budget(f"{rounds} epochs"),
         policy=policy.name,
@@ -41,7 +41,7 @@ def test_trace(case: Any) -> None:
         direction="max",
         max_steps=rounds,
     )
-    ledger = Ledger([opened])
+    ledger = Ledger([definition])
     truth, regrets, queries = np.array(given["f"]), [], 0
     for t, step in enumerate(case.records("steps") or [{}] * rounds, start=1):
         decision = policy.decide(ledger, ledger.decision_rng())

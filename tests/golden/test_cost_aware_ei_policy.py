@@ -15,7 +15,7 @@ from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.space import Config, Space
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 TRACES = Path(__file__).parent / "traces"
 ROWS = [
@@ -39,11 +39,11 @@ class Table:
 
 
 def test_decisions_on_a_table(request: pytest.FixtureRequest) -> None:
-    space = Space.listed(ROWS, log=WIDE)
+    space = Space.from_configs(ROWS, log=WIDE)
     lines = []
     for name, policy in POLICIES.items():
         for workers in (1, 2):
-            start = make_opening(policy, space=space, budget="40s", max_steps=1, workers=workers, seed=7)
+            start = make_definition(policy, space=space, budget="40s", max_steps=1, workers=workers, seed=7)
             ledger = simulate(policy, Table(), start).ledger
             rows = [space.row_number(order.config) for order in ledger.orders]
             lines.append(json.dumps({"rule": name, "workers": workers, "rows": rows}))

@@ -32,7 +32,7 @@ from shoestring.core.space.space import Config, Space
 from shoestring.policies.freeze_thaw import learned
 from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 from shoestring.testing.curves import ListedCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 TRACES = Path(__file__).parent / "traces"
 
@@ -60,7 +60,7 @@ ROWS = {  # good early, good late, crossing, noisy, flat, diverging, ending earl
     "l": Row(0.33007, 0.064, 3.241, [0.8776, 0.6587, 0.5534, 0.5031, 0.4698, 0.4496, 0.4413, 0.4329, 0.4187]),
 }
 NAME_OF = {row.lr: name for name, row in ROWS.items()}
-SPACE = Space.listed([{"lr": row.lr, "dropout": row.dropout} for row in ROWS.values()], log=["lr"])
+SPACE = Space.from_configs([{"lr": row.lr, "dropout": row.dropout} for row in ROWS.values()], log=["lr"])
 
 
 def config_of(name: str) -> Config:
@@ -107,7 +107,7 @@ def make(name: str) -> Policy:
 
 
 def run_study(policy: Policy, space: Space, source: Source, budget: str, workers: int) -> Ledger:
-    start = make_opening(policy, space=space, budget=budget, max_steps=9, workers=workers, seed=7)
+    start = make_definition(policy, space=space, budget=budget, max_steps=9, workers=workers, seed=7)
     return simulate(policy, source, start).ledger
 
 
@@ -215,7 +215,7 @@ TIED = [
 ]
 TIED += ["gp_ucb", "hyperband", "rollout", "sequential_halving", "successive_halving", "thrift", "ucb1"]
 EQUAL = {name: [0.9, 0.8, 0.7, 0.65, 0.6, 0.58, 0.56, 0.55, 0.54] for name in "abcdefgh"}
-UNRELATED = Space.listed([{"name": name} for name in EQUAL])
+UNRELATED = Space.from_configs([{"name": name} for name in EQUAL])
 
 
 @pytest.mark.parametrize("name", TIED)

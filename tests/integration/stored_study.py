@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Cost, Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.simulated.simulated_runner import StepOutcome
@@ -48,7 +48,7 @@ def make_full_study() -> list[Entry]:
     first = {"lr": 0.1, "layers": 3, "kind": "sgd", "momentum": 0.9}
     second = {"lr": 0.01, "layers": 1, "kind": "~odd"}
     return [
-        Opened(
+        StudyDefinition(
             space=space,
             budget=Budget("$10 at 3600/h"),
             policy="asha",
@@ -74,7 +74,7 @@ def make_full_study() -> list[Entry]:
             thinking_s=0.0625,
             at=0.5,
         ),
-        Lost(
+        StateLoss(
             trial=0,
             resumable_step=0,
             seconds=0.5,
@@ -119,7 +119,7 @@ def make_full_study() -> list[Entry]:
             text="Traceback\nMemoryError: \udcff",
             at=4.5,
         ),
-        Amended(budget=Budget("$12 at 3600/h"), policy="random_search", settings={}, workers=1),
+        Amendment(budget=Budget("$12 at 3600/h"), policy="random_search", settings={}, workers=1),
         Order(number=2, trial=0, config=first, until=9, is_external=True),
         Note(topic="assigned", facts={"order": 2, "worker": "a"}),
         Note(topic="thinking", facts={"seconds": 0.03125}),
@@ -128,9 +128,9 @@ def make_full_study() -> list[Entry]:
 
 def make_listed_study() -> list[Entry]:
     """Return a study of a listed space with a logarithmic column, in which training ended by itself and an order expired."""
-    space = Space.listed([{"x": 0.001}, {"x": 1.0}], log=["x"])
+    space = Space.from_configs([{"x": 0.001}, {"x": 1.0}], log=["x"])
     return [
-        Opened(space=space, budget=Budget("5 epochs"), policy="grid", settings={}, seed=0, max_steps=4),
+        StudyDefinition(space=space, budget=Budget("5 epochs"), policy="grid", settings={}, seed=0, max_steps=4),
         Order(number=0, trial=0, config={"x": 1.0}, until=4),
         Receipt(order=0, trial=0, step=1, value=float("nan"), cost=Cost(train=1.0), status="diverged"),
         Order(number=1, trial=1, config={"x": 0.001}, until=4),
@@ -141,8 +141,8 @@ def make_listed_study() -> list[Entry]:
 
 def make_simulated_study() -> list[Entry]:
     """Return a study of ASHA on two workers, from its first decision to the end of its budget."""
-    opened = Opened(
-        space=Space.listed([{"x": row / 32} for row in (9, 3, 7, 12, 1, 30, 22, 17, 5, 28)]),
+    definition = StudyDefinition(
+        space=Space.from_configs([{"x": row / 32} for row in (9, 3, 7, 12, 1, 30, 22, 17, 5, 28)]),
         budget=Budget("40 epochs"),
         policy="asha",
         settings={},
@@ -150,7 +150,7 @@ def make_simulated_study() -> list[Entry]:
         max_steps=9,
         workers=2,
     )
-    return simulate(make_small_policy("asha"), HarmonicCurves(), opened).ledger.entries()
+    return simulate(make_small_policy("asha"), HarmonicCurves(), definition).ledger.entries()
 
 
 STUDIES = {"every entry": make_full_study, "listed": make_listed_study, "simulated": make_simulated_study}

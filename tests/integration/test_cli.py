@@ -129,10 +129,10 @@ def test_the_same_command_continues_with_a_raised_budget(folder: Path) -> None:
     assert summary["spent"] == 45
     resumed = result(shoestring(folder, "resume", "--budget", "50 epochs", "--json", "--quiet"))
     assert resumed["spent"] == 50
-    assert "below the 50 epochs" in shoestring(folder, *RUN, "--budget", "30 epochs", code=2).stderr
+    assert "50 epochs" in shoestring(folder, *RUN, "--budget", "30 epochs", code=2).stderr
     other = shoestring(folder, *RUN, "--budget", "60 epochs", "-p", "lr={float=[0.1,1.0]}", code=2)
-    assert "another space" in other.stderr
-    assert "another study" in other.stderr
+    assert other.stderr.startswith("StudyError: the study 'job' ")
+    assert " lr " in other.stderr
 
 
 def test_changed_code_is_a_warning(folder: Path) -> None:
@@ -148,22 +148,19 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         (["run", "jop.py:train", "--space", "space.toml", "--budget", "9 epochs"], ["jop.py"]),
         ([*RUN, "--budget", "9 epoch s"], ["9 epoch s", "400 epochs"]),
         ([*RUN, "--budget", "$9"], ["rate", "2.50/h"]),
-        ([*RUN, "--budget", "0 epochs"], ["above 0"]),
-        ([*RUN, "--budget", "9 epochs", "--policy", "ahsa"], ["ahsa", "Did you mean 'asha'"]),
-        ([*RUN, "--budget", "9 epochs", "--policy", "medain"], ["medain", "Did you mean 'median'", "bo_bos"]),
+        ([*RUN, "--budget", "0 epochs"], ["0 epochs"]),
+        ([*RUN, "--budget", "9 epochs", "--policy", "ahsa"], ["'ahsa'", "'asha'"]),
+        ([*RUN, "--budget", "9 epochs", "--policy", "medain"], ["'medain'", "'median'", "bo_bos"]),
         ([*RUN, "--budget", "9 epochs", "--set", "arms=3"], ["arms", "a setting of sequential_halving"]),
         ([*RUN, "--budget", "9 epochs", "--study", "a" * 201], ["201 characters", "at most 200"]),
         ([*RUN, "--budget", "9 epochs", "--study", "a\x1b[2J"], ["\\x1b[2J"]),
-        (
-            [*RUN, "--budget", "9 epochs", "--devices", "0", "--runner", "local"],
-            ["devices='0'", "leave the runner out"],
-        ),
-        ([*RUN, "--budget", "9 epochs", "--log", "lr"], ["--log is for --table"]),
+        ([*RUN, "--budget", "9 epochs", "--devices", "0", "--runner", "local"], ["devices='0'"]),
+        ([*RUN, "--budget", "9 epochs", "--log", "lr"], ["--log", "--table"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "eta=3"], ["eta", "reduction_factor"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "asha", "--set", "reduction_factor=1"], ["reduction_factor=1"]),
         (["run", "job.py:train", "--budget", "9 epochs", "--max-steps", "3"], ["no space", "--space"]),
         (["run", "job.py:train", "--budget", "9 epochs", "--space", "space.toml"], ["--max-steps"]),
-        (["run", "--budget", "9 epochs", "--space", "space.toml"], ["exactly one of TARGET"]),
+        (["run", "--budget", "9 epochs", "--space", "space.toml"], ["TARGET", "COMMAND", "--table"]),
         (["run", "job.py:train", "--budgte", "9 epochs"], ["--budget"]),
         (["statsu"], ["Did you mean 'status'"]),
         ([*RUN, "--budget", "9 epochs", "--workers", "0"], ["workers=0"]),
@@ -173,7 +170,7 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         ([*RUN, "--budget", "9 epochs", "--deadline", "soon"], ["soon", "2h"]),
         ([*RUN, "--budget", "9 epochs", "--hung-after", "x"], ["x", "90s"]),
         ([*RUN, "--budget", "9 epochs", "--checkpoints-at-most", "much"], ["much", "2GB"]),
-        ([*RUN, "--budget", "9 epochs", "--validate-at-most", "20%"], ["'20%'", "--policy ce_gp_ucb"]),
+        ([*RUN, "--budget", "9 epochs", "--validate-at-most", "20%"], ["'20%'", "ce_gp_ucb"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "ce_gp_ucb", "--validate-at-most", "some"], ["'some'", "'20%'"]),
         (["run", "--space", "space.toml", "--budget", "9 epochs", "--", "./nonexist"], ["./nonexist"]),
         (["run", "--space", "space.toml", "--budget", "9 epochs", "--live", "2", "--", "sh"], ["--live"]),
@@ -195,13 +192,13 @@ def test_wrong_usage_is_a_one_line_error_and_writes_nothing(
 
 
 def test_unreadable_stores_and_unknown_studies(folder: Path) -> None:
-    assert "no store" in shoestring(folder, "status", code=1).stderr
+    assert "shoestring.db" in shoestring(folder, "status", code=1).stderr
     (folder / "shoestring.db").write_text("this is no database, whatever its name says" * 100)
     output = shoestring(folder, "status", code=1, run=run_elsewhere)
     assert len(output.stderr.strip().splitlines()) == 1
     (folder / "shoestring.db").unlink()
     shoestring(folder, *RUN, "--budget", "5 epochs", "--quiet")
-    assert "Did you mean 'job'" in shoestring(folder, "status", "--study", "jbo", code=2).stderr
+    assert "'job'" in shoestring(folder, "status", "--study", "jbo", code=2).stderr
     assert "order 99" in shoestring(folder, "explain", "99", code=2).stderr
 
 
@@ -265,7 +262,7 @@ def test_a_second_ctrl_c_stops_at_once(folder: Path, form: str) -> None:
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "continue with: shoestring resume --study job" in err
+    assert "shoestring resume --study job" in err
     assert "Traceback" not in err
     assert "best" in out
     summary = result(shoestring(folder, "status", "--json"))
@@ -304,8 +301,11 @@ def test_plan_and_policies(folder: Path) -> None:
     )
     assert summary["spent"] <= 81
     assert "--step-cost" in shoestring(folder, "plan", "--budget", "2h", code=2).stderr
+    plan = ["plan", "--budget", "2h", "--step-cost", "60s", "--max-steps", "9"]
+    summary = result(shoestring(folder, *plan, "--json"))
     assert (
-        "would train" in shoestring(folder, "plan", "--budget", "2h", "--step-cost", "60s", "--max-steps", "9").stdout
+        f"{summary['policy']} would train {summary['trials']} configurations with 2h 00m"
+        in shoestring(folder, *plan).stdout
     )
     listed = result(shoestring(folder, "policies", "--json"))
     assert "asha" in listed
@@ -314,14 +314,15 @@ def test_plan_and_policies(folder: Path) -> None:
 
 def test_a_budget_too_small_for_a_model_gives_a_warning_at_the_start(folder: Path) -> None:
     words = ["--budget", "12 epochs", "--max-steps", "4", "--policy", "cost_aware_ei"]
-    warning = "warning: the budget is worth 3 full trainings"
+    warning = result(shoestring(folder, "plan", *words, "--json"))["warning"]
+    assert " 3 " in warning
+    assert "cost_aware_ei" in warning
     planned = shoestring(folder, "plan", *words)
-    assert warning in planned.stderr
+    assert f"warning: {warning}\n" in planned.stderr
     assert warning not in planned.stdout
-    assert "worth 3 full trainings" in result(shoestring(folder, "plan", *words, "--json"))["warning"]
     run = ["run", "job.py:train", "--space", "space.toml", "--seed", "1", "--study"]
-    assert warning in shoestring(folder, *run, "small", *words).stderr
-    assert "full trainings" not in shoestring(folder, *run, "usual", *words[:-2]).stderr
+    assert f"warning: {warning}\n" in shoestring(folder, *run, "small", *words).stderr
+    assert "warning" not in shoestring(folder, *run, "usual", *words[:-2]).stderr
 
 
 def test_any_program(folder: Path) -> None:

@@ -15,7 +15,7 @@ from shoestring import Float, Space
 from shoestring.core.deciding.decision import Decision, Train
 from shoestring.core.deciding.policy import find_untried_config
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Note
+from shoestring.core.ledger.entries import Amendment, Note
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import StudyError, StudyInUse
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
@@ -110,7 +110,7 @@ def test_a_running_study_cannot_be_amended(tmp_path: Path) -> None:
     def interfere(ledger: Ledger, entry: Any) -> None:
         if len(ledger) == 8:
             with pytest.raises(StudyInUse):
-                Study.open("s", f"sqlite:///{tmp_path}/s.db").amend(Amended(budget=Budget("30 epochs")))
+                Study.open("s", f"sqlite:///{tmp_path}/s.db").amend(Amendment(budget=Budget("30 epochs")))
             with pytest.raises(StudyInUse):
                 begin(tmp_path, "40 epochs", policy="random_search")
 
@@ -128,7 +128,7 @@ def test_a_run_whose_lease_was_taken_over_stops(tmp_path: Path) -> None:
                 connection.exec_driver_sql("UPDATE leases SET holder = 'somebody else'")
             study.enqueue({"lr": 0.5})  # the next append notices it, long before the next heartbeat
 
-    with pytest.raises(StudyInUse, match="taken over"):
+    with pytest.raises(StudyInUse, match="'s'"):
         study.run(local(study), observe=take_lease)
 
 
@@ -178,11 +178,11 @@ def test_thinking_and_bookkeeping_are_charged_completely(tmp_path: Path) -> None
 def test_orders_of_a_runner_cannot_be_reported_by_tell(tmp_path: Path) -> None:
     study = begin(tmp_path, "20 epochs", policy="random_search")
     study.run(local(study), should_stop=lambda: len(study.ledger) > 3)
-    (opened,) = study.ledger.open_orders.values()
+    (definition,) = study.ledger.open_orders.values()
     with pytest.raises(StudyError, match="was not given out by ask"):
-        study.tell(opened.order, 0.5)
+        study.tell(definition.order, 0.5)
     study.ask(give_up_after=1e-9)
-    assert opened.order.number in study.ledger.open_orders
+    assert definition.order.number in study.ledger.open_orders
 
 
 def test_checkpoints_of_studies_are_separate(tmp_path: Path) -> None:

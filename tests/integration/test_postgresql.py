@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -135,7 +136,7 @@ def test_the_lease_uses_the_clock_of_the_server(
         lease.beat(2, {0: 2.5})
         query("UPDATE leases SET host = 'tower', heard_at = heard_at - 30")
         monkeypatch.setattr("time.time", lambda: 1e12)  # this machine's clock is far ahead
-        with pytest.raises(StudyInUse, match=r"on tower, last heartbeat 3\d s ago"):
+        with pytest.raises(StudyInUse, match=r"tower.* 3\d s "):
             theirs.lease("s")
         query("UPDATE leases SET heard_at = heard_at - 31")
         with theirs.lease("s") as lease:
@@ -158,8 +159,8 @@ def test_a_broken_connection_is_opened_again(address: str, query: Callable[[str]
     grown = store.append("s", ledger, an_order(0))
     assert entries_as_text(SqlStore(address).load("s")) == entries_as_text(grown)
     disconnected, connected_again = messages
-    assert "Trying again for 60 s" in disconnected
-    assert "answers again" in connected_again
+    assert " 60 s" in disconnected
+    assert re.search(r"the store .* answers again, after \d+ s", connected_again)
     assert not any("\n" in message for message in messages)
     query(DISCONNECT_ALL)
     assert entries_as_text(store.load("s")) == entries_as_text(grown)
@@ -227,8 +228,8 @@ def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
         assert ending.reason == "budget"
         assert study.spent == len(steps) == 40
         disconnected, connected_again = messages
-        assert "Trying again" in disconnected
-        assert "answers again" in connected_again
+        assert " 60 s" in disconnected
+        assert " 60 s" not in connected_again
         loaded = study.store.load(study.name)
         assert entries_as_text(loaded) == entries_as_text(study.ledger)
     finally:
@@ -238,7 +239,7 @@ def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
 def test_an_address_that_never_worked_is_not_tried_again() -> None:
     store = SqlStore("postgresql://tester@127.0.0.1:1/nothing")
     store.on_trouble = pytest.fail
-    with pytest.raises(StoreError, match="check the address, and that its server runs"):
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/nothing"):
         store.studies()
 
 
@@ -256,13 +257,12 @@ def test_a_changed_row_is_found_and_earlier_rows_are_copied(
 ) -> None:
     ledger = SqlStore(address).append("s", None, *entries_of_all_kinds())
     query("UPDATE entries SET body = replace(body, '0.5', '0.4') WHERE seq = 5")
-    with pytest.raises(
-        DamagedStore, match="entry 5 does not match its checksum; the last good one is entry 4"
-    ) as caught:
+    with pytest.raises(DamagedStore, match=r"entry 5 .*entry 4") as caught:
         SqlStore(address).load("s")
     assert caught.value.last_good == 4
     done = repair(address, "s", f"sqlite:///{tmp_path}/new.db")
-    assert done == RepairResult(5, len(ledger) - 5, "entry 5 does not match its checksum")
+    assert (done.n_copied, done.n_dropped) == (5, len(ledger) - 5)
+    assert done.reason.startswith("entry 5 ")
     assert entries_as_text(SqlStore(f"sqlite:///{tmp_path}/new.db").load("s")) == entries_as_text(ledger.fork(5))
     with pytest.raises(StoreError, match="holds a study 's' already"):
         repair(f"sqlite:///{tmp_path}/new.db", "s", address)
@@ -286,7 +286,7 @@ def test_the_printed_command_works(address: str, tmp_path: Path) -> None:
     )
     assert "p%40ss" not in done.stdout + done.stderr
     assert "***" not in done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("spend more with")]
+    (line,) = [line for line in done.stderr.splitlines() if "SHOESTRING_STORE_PASSWORD" in line]
     assert "(put the password into SHOESTRING_STORE_PASSWORD)" in line
     command = shlex.split(line.partition("): ")[2].replace("'<a larger total>'", "'5 epochs'"))
     again = subprocess.run(

@@ -145,6 +145,6 @@ def test_a_second_server_is_refused_and_ctrl_c_stops_the_first(server: Process) 
         check=False,
     )
     assert second.returncode == 1
-    assert "is being run by process" in second.stderr
+    assert f" {server.process.pid} " in second.stderr
     assert len(second.stderr.splitlines()) == 1
     assert server.kill(signal.SIGINT) == 130

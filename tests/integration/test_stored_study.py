@@ -14,7 +14,7 @@ import pytest
 from stored_study import FILE, STUDIES, HarmonicCurves, record, restore
 
 from shoestring import policies
-from shoestring.core.ledger.entries import Lost, Note, Order, Receipt
+from shoestring.core.ledger.entries import Note, Order, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.values.strict_json import dumps
@@ -67,7 +67,7 @@ def test_the_studies_are_listed_in_the_order_of_their_first_entries(store: SqlSt
 def test_what_follows_from_the_entries(store: SqlStore) -> None:
     ledger = load(store, "every entry")
     lost, receipt = ledger.entries()[3:5]
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, StateLoss)
     assert (lost.resumable_step, lost.death, lost.price_factor) == (0, True, 2.0)
     assert isinstance(receipt, Receipt)
     assert (receipt.saved_step, receipt.worker, receipt.metrics["gradient"]) == (1, "2 on gpu-7", float("inf"))

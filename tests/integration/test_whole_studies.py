@@ -21,7 +21,7 @@ from thoroughness import Thoroughness
 
 from shoestring import policies
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
@@ -69,10 +69,10 @@ SLOW_TO_START = Code(step_s=lambda config: 0.5, setup_s=5.0)
 
 
 def make_ledger(budget: str, max_steps: int, workers: int = 1) -> Ledger:
-    opened = Opened(
+    definition = StudyDefinition(
         space=SPACE, budget=Budget(budget), policy="p", settings={}, seed=3, max_steps=max_steps, workers=workers
     )
-    return Ledger([opened])
+    return Ledger([definition])
 
 
 def run(ledger: Ledger, policy: str, runners: Iterable[Runner]) -> Ending:

@@ -14,7 +14,7 @@ from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Space
 from shoestring.policies.boil.boil import BOIL
 from shoestring.testing.curves import DecayingCurves, DivergingCurves, EarlyEndingCurves, FailingCurves, NoisyCurves
-from shoestring.testing.policies import FINITE, LISTED, SPACE, list_cuts, make_opening, simulate, summarise, watch
+from shoestring.testing.policies import FINITE, LISTED, SPACE, list_cuts, make_definition, simulate, summarise, watch
 
 CONDITIONAL = Space(
     {
@@ -45,7 +45,7 @@ def test_budget_resume_and_end(data: st.DataObject) -> None:
         DivergingCurves(NoisyCurves(DecayingCurves(seed), 0.3), share / 2, 6, seed), share / 4, 6, seed
     )
     epochs, amount = data.draw(st.booleans(), label="epochs"), data.draw(st.integers(1, 45), label="amount")
-    start = make_opening(
+    start = make_definition(
         policy,
         space=data.draw(st.sampled_from([SPACE, LISTED, FINITE, CONDITIONAL]), label="space"),
         budget=f"{amount} epochs" if epochs else f"{amount}s",

@@ -15,7 +15,7 @@ from thoroughness import examples
 from shoestring.core.deciding.decision import Decision, Finish, Train, Wait
 from shoestring.core.deciding.policy import Policy, find_untried_config
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Cost, Note, Opened
+from shoestring.core.ledger.entries import Cost, Note, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
@@ -87,11 +87,11 @@ class Forgetful(SimulatedRunner):
 
 
 @st.composite
-def studies(draw: st.DrawFn, unit: str | None = None) -> tuple[Opened, Hostile, AnyCurves]:
+def studies(draw: st.DrawFn, unit: str | None = None) -> tuple[StudyDefinition, Hostile, AnyCurves]:
     unit = unit or draw(st.sampled_from(["epochs", "seconds", "dollars"]))
     amount = draw(st.integers(1, 120))
     text = {"epochs": f"{amount + 2} epochs", "seconds": f"{amount}s", "dollars": f"${amount} at 3600/h"}[unit]
-    opened = Opened(
+    definition = StudyDefinition(
         space=SPACE,
         budget=Budget(text),
         policy="hostile",
@@ -103,7 +103,7 @@ def studies(draw: st.DrawFn, unit: str | None = None) -> tuple[Opened, Hostile, 
         workers=draw(st.integers(1, 5)),
     )
     return (
-        opened,
+        definition,
         Hostile(draw(st.floats(0, 1))),
         AnyCurves(draw(st.integers(0, 10**6)), draw(st.sampled_from([0, 0.1, 0.5]))),
     )
@@ -138,15 +138,15 @@ def summary_of(ledger: Ledger) -> Any:
 @examples(120, thorough=1000)
 @given(studies(), st.data())
 def test_a_study_cut_anywhere_and_resumed_equals_the_whole_one(
-    study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject
+    study: tuple[StudyDefinition, Hostile, AnyCurves], data: st.DataObject
 ) -> None:
-    opened, policy, curves = study
+    definition, policy, curves = study
     cuts = [1]
-    uncut = spend(Ledger([opened]), policy, SimulatedRunner(curves, opened.workers), cuts)
+    uncut = spend(Ledger([definition]), policy, SimulatedRunner(curves, definition.workers), cuts)
     if uncut.reason == "failing":  # a study that was stopped for its failures tries again when it is started again
         cuts = [length for length in cuts if length < len(uncut.ledger)]
     cut = data.draw(st.sampled_from(cuts), label="cut after entry")
-    resumed = spend(uncut.ledger.fork(cut), policy, SimulatedRunner(curves, opened.workers))
+    resumed = spend(uncut.ledger.fork(cut), policy, SimulatedRunner(curves, definition.workers))
     assert summary_of(resumed.ledger) == summary_of(uncut.ledger)
     assert resumed.ledger.entries() == uncut.ledger.entries()
 
@@ -154,26 +154,26 @@ def test_a_study_cut_anywhere_and_resumed_equals_the_whole_one(
 @examples(60, thorough=500)
 @given(studies(unit="epochs"), st.data())
 def test_lost_states_cost_no_epochs_and_change_no_decision(
-    study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject
+    study: tuple[StudyDefinition, Hostile, AnyCurves], data: st.DataObject
 ) -> None:
-    opened, policy, curves = study
+    definition, policy, curves = study
     cuts = [1]
-    uncut = spend(Ledger([opened]), policy, SimulatedRunner(curves, opened.workers), cuts)
+    uncut = spend(Ledger([definition]), policy, SimulatedRunner(curves, definition.workers), cuts)
     cut = data.draw(st.sampled_from(cuts), label="cut after entry")
-    resumed = spend(uncut.ledger.fork(cut), policy, Forgetful(curves, opened.workers))
+    resumed = spend(uncut.ledger.fork(cut), policy, Forgetful(curves, definition.workers))
     # With one worker receipts come in the same order; failures at repeated steps are charged again, so there are none here.
-    if opened.workers == 1 and curves.chance_of_failure == 0:
+    if definition.workers == 1 and curves.chance_of_failure == 0:
         assert summary_of(resumed.ledger) == summary_of(uncut.ledger)
 
 
 @examples(40, thorough=300)
 @given(studies(), st.data())
 def test_views_computed_at_once_equal_views_carried_forward(
-    study: tuple[Opened, Hostile, AnyCurves], data: st.DataObject
+    study: tuple[StudyDefinition, Hostile, AnyCurves], data: st.DataObject
 ) -> None:
-    opened, policy, curves = study
-    ledger = spend(Ledger([opened]), policy, SimulatedRunner(curves, opened.workers)).ledger
-    step = data.draw(st.integers(1, opened.max_steps))
+    definition, policy, curves = study
+    ledger = spend(Ledger([definition]), policy, SimulatedRunner(curves, definition.workers)).ledger
+    step = data.draw(st.integers(1, definition.max_steps))
     carried = Ledger(ledger.entries()[:1])
     for entry in ledger.entries()[1:]:
         carried.losses_at(step)
@@ -187,16 +187,16 @@ def test_views_computed_at_once_equal_views_carried_forward(
 
 @examples(40, thorough=200)
 @given(studies())
-def test_budgets_of_time_are_held(study: tuple[Opened, Hostile, AnyCurves]) -> None:
+def test_budgets_of_time_are_held(study: tuple[StudyDefinition, Hostile, AnyCurves]) -> None:
     """The simulated runner cuts steps off at the exact moment, so only rounding errors exceed the budget."""
-    opened, policy, curves = study
-    ledger = spend(Ledger([opened]), policy, SimulatedRunner(curves, opened.workers)).ledger
+    definition, policy, curves = study
+    ledger = spend(Ledger([definition]), policy, SimulatedRunner(curves, definition.workers)).ledger
     assert ledger.spent <= ledger.budget.total * (1 + 1e-9) + 1e-9
 
 
 def test_two_proposals_on_one_ledger_are_independent() -> None:
-    opened = Opened(space=SPACE, budget=Budget("9 epochs"), policy="hostile", settings={}, seed=1)
-    first = Ledger([opened])
+    definition = StudyDefinition(space=SPACE, budget=Budget("9 epochs"), policy="hostile", settings={}, seed=1)
+    first = Ledger([definition])
     before = len(first.queue)
     second = first.propose(Note(topic="enqueue", facts={"config": {"x": 0.5, "n": 1, "c": "b"}}))
     third = first.propose(Note(topic="enqueue", facts={"config": {"x": 0.1, "n": 2, "c": "b"}}))

@@ -9,11 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.entries import StudyDefinition
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Space
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
-from shoestring.testing.policies import ROUGH_CURVES, list_cuts, list_orders, make_opening, simulate, summarise, watch
+from shoestring.testing.policies import (
+    ROUGH_CURVES,
+    list_cuts,
+    list_orders,
+    make_definition,
+    simulate,
+    summarise,
+    watch,
+)
 
 CONDITIONAL = Space(
     {
@@ -24,12 +32,14 @@ CONDITIONAL = Space(
         "d": Choice([1, 2, 4], when={"c": "b"}),
     }
 )
-LISTED = Space.listed([{"i": i, "kind": "xyz"[i % 3]} | ({"extra": i * i} if i % 4 else {}) for i in range(9)])
+LISTED = Space.from_configs([{"i": i, "kind": "xyz"[i % 3]} | ({"extra": i * i} if i % 4 else {}) for i in range(9)])
 FINITE = Space({"n": Int(1, 4), "c": Choice(["a", "b", "c"])})
 
 
 @st.composite
-def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dollars")) -> tuple[CostAwareEI, Opened]:
+def studies(
+    draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dollars")
+) -> tuple[CostAwareEI, StudyDefinition]:
     policy = replace(
         CostAwareEI(initial_trials=2, candidates=40),
         acquisition=draw(st.sampled_from(["ei", "eipu", "ei_cool", "ei_alpha", "cei"])),
@@ -43,7 +53,7 @@ def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dol
     amount = draw(st.integers(1, 8 * max_steps))
     unit = draw(st.sampled_from(units))
     text = {"epochs": f"{amount} epochs", "seconds": f"{amount}s", "dollars": f"${amount} at 3600/h"}[unit]
-    return policy, make_opening(
+    return policy, make_definition(
         policy,
         space=draw(st.sampled_from([CONDITIONAL, LISTED, FINITE])),
         budget=text,
@@ -56,7 +66,7 @@ def studies(draw: st.DrawFn, units: tuple[str, ...] = ("epochs", "seconds", "dol
 
 @examples(6, thorough=20)
 @given(studies())
-def test_every_decision_is_allowed_and_the_study_ends(study: tuple[CostAwareEI, Opened]) -> None:
+def test_every_decision_is_allowed_and_the_study_ends(study: tuple[CostAwareEI, StudyDefinition]) -> None:
     policy, start = study
     ledger = simulate(watch(policy), ROUGH_CURVES, start).ledger
     assert not ledger.open_orders
@@ -70,7 +80,7 @@ def test_every_decision_is_allowed_and_the_study_ends(study: tuple[CostAwareEI, 
 @examples(6, thorough=20)
 @given(studies(), st.data())
 def test_a_study_cut_anywhere_and_resumed_equals_the_whole_one(
-    study: tuple[CostAwareEI, Opened], data: st.DataObject
+    study: tuple[CostAwareEI, StudyDefinition], data: st.DataObject
 ) -> None:
     policy, start = study
     whole = simulate(policy, ROUGH_CURVES, start).ledger
@@ -81,14 +91,14 @@ def test_a_study_cut_anywhere_and_resumed_equals_the_whole_one(
 
 @examples(6, thorough=20)
 @given(studies(units=("seconds",)), st.sampled_from([0.5, 4.0, 64.0]))
-def test_the_rate_in_dollars_changes_no_choice(study: tuple[CostAwareEI, Opened], per_second: float) -> None:
+def test_the_rate_in_dollars_changes_no_choice(study: tuple[CostAwareEI, StudyDefinition], per_second: float) -> None:
     """Compare seconds with dollars at a rate that pays for as many seconds: every cost is multiplied by the same number."""
     policy, start = study
     seconds = start.budget.total
     text = f"${seconds * per_second!r} at {3600 * per_second!r}/h"
     in_dollars = replace(start, budget=type(start.budget)(text))
 
-    def chosen(opened: Opened) -> list[Any]:
-        return [order[:3] for order in list_orders(simulate(policy, ROUGH_CURVES, opened).ledger)]
+    def chosen(definition: StudyDefinition) -> list[Any]:
+        return [order[:3] for order in list_orders(simulate(policy, ROUGH_CURVES, definition).ledger)]
 
     assert chosen(in_dollars) == chosen(start)

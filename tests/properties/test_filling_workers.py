@@ -14,18 +14,18 @@ from thoroughness import examples
 
 from shoestring.core.deciding.policy import Policy, find_interrupted
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Lost, Opened, Order
+from shoestring.core.ledger.entries import Entry, Order, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import StudyState
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner, Source
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.loop import run_in_memory
-from shoestring.testing.policies import LISTED, ROUGH_CURVES, SPACE, make_opening, make_small_policy
+from shoestring.testing.policies import LISTED, ROUGH_CURVES, SPACE, make_definition, make_small_policy
 
 NAMES = ["asha", "grid", "hyperband", "random_search", "sequential_halving", "successive_halving", "top_k_after_one"]
 STUDIES = st.builds(
-    lambda name, unit, listed, **more: make_opening(
+    lambda name, unit, listed, **more: make_definition(
         make_small_policy(name), budget=f"{more.pop('amount')}{unit}", space=LISTED if listed else SPACE, **more
     ),
     name=st.sampled_from(NAMES),
@@ -39,7 +39,7 @@ STUDIES = st.builds(
 )
 
 
-def train_one_by_one(start: Opened, policy: Policy, source: Source) -> list[Entry]:
+def train_one_by_one(start: StudyDefinition, policy: Policy, source: Source) -> list[Entry]:
     """Run the simple loop: one order is decided, stored and submitted before the next one is decided."""
     ledger, runner = Ledger([start]), SimulatedRunner(source, start.workers)
     runner.start(ledger)
@@ -62,7 +62,7 @@ def train_one_by_one(start: Opened, policy: Policy, source: Source) -> list[Entr
 
 @examples(15, thorough=60)
 @given(STUDIES)
-def test_orders_equal_those_decided_one_by_one(start: Opened) -> None:
+def test_orders_equal_those_decided_one_by_one(start: StudyDefinition) -> None:
     at_once: list[int] = []
 
     class Noting(MemoryStore):
@@ -81,7 +81,9 @@ def test_orders_equal_those_decided_one_by_one(start: Opened) -> None:
 
 @examples(12, thorough=40)
 @given(STUDIES, st.integers(0, 400), st.integers(0, 10**6))
-def test_the_totals_of_the_state_follow_from_trials_and_orders(start: Opened, deaths_at: int, chance: int) -> None:
+def test_the_totals_of_the_state_follow_from_trials_and_orders(
+    start: StudyDefinition, deaths_at: int, chance: int
+) -> None:
     entries = run_in_memory(
         Ledger([start]), make_small_policy(start.policy), SimulatedRunner(ROUGH_CURVES, start.workers)
     ).ledger.entries()
@@ -94,7 +96,7 @@ def test_the_totals_of_the_state_follow_from_trials_and_orders(start: Opened, de
             trial = ledger.trials[chance % len(ledger.trials)]
             for _ in range(3):
                 ledger = ledger.append(
-                    Lost(trial=trial.number, resumable_step=0, seconds=1.0, why="killed", death=True)
+                    StateLoss(trial=trial.number, resumable_step=0, seconds=1.0, why="killed", death=True)
                 )
                 _check_totals(ledger.state)
             return
@@ -127,7 +129,7 @@ def _steps_of_newest_order(ledger: Ledger, trial: int) -> list[int]:
 
 
 def test_reserves_in_dollars_follow_from_the_open_orders() -> None:
-    start = make_opening(make_small_policy("asha"), budget="$40 at 3600/h", workers=5)
+    start = make_definition(make_small_policy("asha"), budget="$40 at 3600/h", workers=5)
     ledger = Ledger([start])
     for entry in run_in_memory(ledger, make_small_policy("asha"), SimulatedRunner(ROUGH_CURVES, 5)).ledger.entries(1):
         ledger = ledger.append(entry)

@@ -22,7 +22,7 @@ from shoestring.policies.thrift.network_input import make_network_input
 from shoestring.policies.thrift.thrift import Thrift
 from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 from shoestring.testing.curves import DecayingCurves, DivergingCurves, EarlyEndingCurves, FailingCurves, NoisyCurves
-from shoestring.testing.policies import FINITE, LISTED, SPACE, list_cuts, make_opening, simulate, summarise
+from shoestring.testing.policies import FINITE, LISTED, SPACE, list_cuts, make_definition, simulate, summarise
 
 WIDE = Space({f"p{i:02d}": Float(0.0, 1.0) for i in range(24)})
 CONDITIONAL = Space(
@@ -115,7 +115,7 @@ def any_study(draw: st.DrawFn) -> tuple[Source, dict[str, Any], list[Note]]:
 @given(data=st.data())
 def test_budget_limit_resume_and_end(policy: Policy, data: st.DataObject) -> None:
     source, options, queue = data.draw(any_study())
-    whole = simulate(CheckedPolicy(policy), source, make_opening(policy, **options), *queue)
+    whole = simulate(CheckedPolicy(policy), source, make_definition(policy, **options), *queue)
     ledger = whole.ledger
     assert ledger.spent <= ledger.budget.total * (1 + 1e-9)
     own = [note.facts["config"] for note in queue]
@@ -139,7 +139,7 @@ def test_every_worker_has_work_until_the_budget_is_spent() -> None:
                 idle.append(len(ledger.open_orders))
             return decision
 
-    start = make_opening(policy, budget="80 epochs", max_steps=9, workers=4)
+    start = make_definition(policy, budget="80 epochs", max_steps=9, workers=4)
     ledger = simulate(Counting(policy), DecayingCurves(), start).ledger
     assert ledger.spent == 80
     assert idle == []
@@ -148,7 +148,7 @@ def test_every_worker_has_work_until_the_budget_is_spent() -> None:
 def test_the_reserve_of_open_orders_is_out_of_reach() -> None:
     policy = Thrift(opening=0.0)
     ledger = simulate(
-        policy, DecayingCurves(), make_opening(policy, budget="60 epochs", max_steps=20, workers=3)
+        policy, DecayingCurves(), make_definition(policy, budget="60 epochs", max_steps=20, workers=3)
     ).ledger
     count = next(
         i for i in range(len(ledger), 1, -1) if len(ledger.fork(i).open_orders) == 3 and ledger.fork(i).left > 2
@@ -184,9 +184,11 @@ def test_the_cheaper_of_two_equal_trials_is_trained() -> None:
             return decision
 
     policy = Thrift(opening=0.0)
-    space = Space.listed([{"row": row} for row in range(12)])
+    space = Space.from_configs([{"row": row} for row in range(12)])
     for seed in range(3):
-        simulate(Comparing(policy), Pairs(), make_opening(policy, space=space, budget="200s", max_steps=20, seed=seed))
+        simulate(
+            Comparing(policy), Pairs(), make_definition(policy, space=space, budget="200s", max_steps=20, seed=seed)
+        )
     assert chose_cheaper
     assert all(chose_cheaper)
 
@@ -199,7 +201,7 @@ def test_the_parameter_that_matters_is_found() -> None:
             return StepOutcome(config["p20"] + 1.0 / step, DecayingCurves().step({}, 1).cost)  # type: ignore[union-attr]
 
     policy = Thrift(opening=0.2)
-    ledger = simulate(policy, OnlyP20(), make_opening(policy, space=WIDE, budget="200 epochs", max_steps=20)).ledger
+    ledger = simulate(policy, OnlyP20(), make_definition(policy, space=WIDE, budget="200 epochs", max_steps=20)).ledger
     first_orders = {order.trial: order for order in reversed(ledger.orders)}
     chosen = [o.config["p20"] for o in first_orders.values() if "expected_gain" in o.why]
     drawn = [o.config["p20"] for o in first_orders.values() if "expected_gain" not in o.why]
@@ -218,7 +220,9 @@ def test_few_trials_are_started_in_a_failing_half_of_the_space() -> None:
 
     policy = Thrift(opening=0.2)
     space = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
-    ledger = simulate(policy, HalfFails(), make_opening(policy, space=space, budget="200 epochs", max_steps=20)).ledger
+    ledger = simulate(
+        policy, HalfFails(), make_definition(policy, space=space, budget="200 epochs", max_steps=20)
+    ).ledger
     failed = [trial.number for trial in ledger.trials if trial.failure]
     inputs = make_network_input(ledger, 20)
     assert inputs.arms.is_opened[failed].all()

@@ -11,7 +11,7 @@ from thoroughness import examples
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
@@ -25,7 +25,7 @@ from shoestring.testing.ledger_stores import WatchedMemory
 
 ONLINE = ["ce_gp_ucb", "tv_gp_ucb", "r_gp_ucb", "gp_ucb_bandit", "exp3s", "epsilon_greedy", "softmax", "ucb1"]
 SPACES = [
-    Space.listed([{"x": x / 10} for x in range(11)]),
+    Space.from_configs([{"x": x / 10} for x in range(11)]),
     Space({"n": Int(1, 5), "c": Choice(["a", "b"]), "m": Int(1, 3, when={"c": "a"})}),
     Space({"x": Float(0, 1), "c": Choice(["a", "b"]), "m": Float(0, 1, when={"c": "a"})}),
 ]
@@ -60,7 +60,7 @@ def draw_job_values(seed: int, chance_of_failure: float) -> Any:
 
 
 @st.composite
-def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
+def studies(draw: st.DrawFn) -> tuple[StudyDefinition, Policy, Any]:
     name = draw(st.sampled_from(ONLINE))
     settings = draw(st.sampled_from(QUERIES))
     if name in ("ce_gp_ucb", "tv_gp_ucb"):
@@ -70,7 +70,7 @@ def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
     policy = policies.make(name, settings)
     amount = draw(st.integers(2, 30))
     text = draw(st.sampled_from([f"{amount} epochs", f"{amount}s", f"${amount} at 3600/h"]))
-    opened = Opened(
+    definition = StudyDefinition(
         space=draw(st.sampled_from(SPACES)),
         budget=Budget(text),
         policy=name,
@@ -81,7 +81,7 @@ def studies(draw: st.DrawFn) -> tuple[Opened, Policy, Any]:
         prices=Prices(draw(st.sampled_from([0.0, 1 / 3, 1.0]))),
         workers=draw(st.integers(1, 3)),
     )
-    return opened, policy, draw_job_values(draw(st.integers(0, 10**6)), draw(st.sampled_from([0.0, 0.03])))
+    return definition, policy, draw_job_values(draw(st.integers(0, 10**6)), draw(st.sampled_from([0.0, 0.03])))
 
 
 def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = None) -> Ending:
@@ -100,11 +100,11 @@ def spend(ledger: Ledger, policy: Policy, curves: Any, cuts: list[int] | None = 
 @examples(30, thorough=120)
 @given(studies(), st.data())
 def test_a_run_cut_anywhere_and_resumed_equals_the_whole_one(
-    study: tuple[Opened, Policy, Any], data: st.DataObject
+    study: tuple[StudyDefinition, Policy, Any], data: st.DataObject
 ) -> None:
-    opened, policy, curves = study
+    definition, policy, curves = study
     cuts = [1]
-    uncut = spend(Ledger([opened]), policy, curves, cuts)
+    uncut = spend(Ledger([definition]), policy, curves, cuts)
     assert len(uncut.ledger.trials) <= 1
     assert uncut.ledger.spent <= uncut.ledger.budget.total * (1 + 1e-9)
     cut = data.draw(st.sampled_from(cuts), label="cut after entry")

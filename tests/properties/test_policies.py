@@ -17,7 +17,7 @@ from shoestring.testing.policies import (
     LISTED,
     SPACE,
     list_cuts,
-    make_opening,
+    make_definition,
     make_small_policy,
     simulate,
     summarise,
@@ -76,7 +76,7 @@ def test_budget_resume_and_end(name: str, data: st.DataObject) -> None:
     source = data.draw(any_curves(), label="curves")
     epochs = data.draw(st.booleans(), label="epochs")
     amount = data.draw(st.integers(1, 60), label="amount")
-    start = make_opening(
+    start = make_definition(
         policy,
         space=data.draw(SPACES, label="space"),
         budget=f"{amount} epochs" if epochs else f"{amount}s",

@@ -17,7 +17,7 @@ from shoestring import Study
 from shoestring.core.ledger.entries import Receipt
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.study.ask import StepReport
-from shoestring.study.serving.session import OrderClosed, ServeSession
+from shoestring.study.serving.session import OrderNotOpen, ServeSession
 
 SPACE = {"x": {"float": [0.0, 1.0]}}
 EPOCHS, MAX_STEPS, GIVE_UP_AFTER_S = 30, 4, 60.0
@@ -62,7 +62,7 @@ class Worker:
         self.last_report = (self.order["number"], self.done_step + 1, report)
         try:
             answer = call(session.tell, *self.last_report)
-        except OrderClosed:  # the order was given up meanwhile
+        except OrderNotOpen:  # the order was given up meanwhile
             self.order = self.last_report = None
             return
         self.done_step += 1

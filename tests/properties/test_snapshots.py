@@ -14,7 +14,7 @@ from thoroughness import examples
 from shoestring.core.ledger import snapshot
 from shoestring.core.ledger.accounting import StudyStateView
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, from_stored
+from shoestring.core.ledger.entries import Entry, Note, Order, StateLoss, StudyDefinition, from_stored
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import StudyState
 from shoestring.core.space.parameters import Choice, Float, Int
@@ -59,9 +59,9 @@ def check_snapshot(entries: list[Entry], cut: int) -> None:
     orders = [entry for entry in entries[:cut] if isinstance(entry, Order)]
     state = snapshot.read(text, lambda n: orders[:n])
     assert exactly(state) == exactly(Ledger(entries[:cut]).state)
-    opened = entries[0]
-    assert isinstance(opened, Opened)
-    ledger = Ledger.restored(opened, state, cut, lambda: entries[:cut])
+    definition = entries[0]
+    assert isinstance(definition, StudyDefinition)
+    ledger = Ledger.restore(definition, state, cut, lambda: entries[:cut])
     for entry in entries[cut:]:
         ledger = ledger.append(entry)
     assert exactly(ledger.state) == exactly(Ledger(entries).state)
@@ -82,7 +82,7 @@ def check_snapshot(entries: list[Entry], cut: int) -> None:
 def test_a_snapshot_at_any_entry(
     seed: int, policy: str, budget: str, direction: Any, workers: int, extra: list[str], share: float
 ) -> None:
-    opened = Opened(
+    definition = StudyDefinition(
         space=SPACE,
         budget=Budget(budget),
         policy=policy,
@@ -98,10 +98,12 @@ def test_a_snapshot_at_any_entry(
         "queue": Note(topic="enqueue", facts={"config": {"x": 0.5, "n": 3, "c": "~a"}}),
         "think": Note(topic="thinking", facts={"seconds": 0.1}),
     }
-    begun = Ledger([opened, *(more[word] for word in extra if word in more)])
+    begun = Ledger([definition, *(more[word] for word in extra if word in more)])
     entries = run_in_memory(begun, make_small_policy(policy), SimulatedRunner(curves, workers)).ledger.entries()
     if "lose" in extra and (trials := Ledger(entries).trials):
-        entries.append(Lost(trial=0, resumable_step=0, seconds=2.5, why="x", death=trials[0].open_order is not None))
+        entries.append(
+            StateLoss(trial=0, resumable_step=0, seconds=2.5, why="x", death=trials[0].open_order is not None)
+        )
     check_snapshot(entries, 1 + round(share * (len(entries) - 1)))
 
 
@@ -120,7 +122,9 @@ def test_any_other_text_is_refused(text: str) -> None:
 
 def test_a_missing_or_a_new_field_is_refused() -> None:
     parts = json.loads(
-        snapshot.write(StudyStateView().start(next(e for e in entries_of_all_kinds() if isinstance(e, Opened))))
+        snapshot.write(
+            StudyStateView().start(next(e for e in entries_of_all_kinds() if isinstance(e, StudyDefinition)))
+        )
     )
     for name in parts:
         with pytest.raises((ValueError, TypeError, LookupError)):

@@ -248,7 +248,7 @@ junk = st.recursive(
 @examples(80, thorough=600)
 @given(junk, junk)
 def test_invalid_input_gives_only_our_errors(description: Any, config: Any) -> None:
-    for make in (Space, Space.from_dict, Space.listed):
+    for make in (Space, Space.from_dict, Space.from_configs):
         with contextlib.suppress(ShoestringError):
             make(description).validate(config)
 

@@ -18,7 +18,7 @@ from shoestring.testing.policies import (
     LISTED,
     SPACE,
     list_cuts,
-    make_opening,
+    make_definition,
     make_small_policy,
     simulate,
     summarise,
@@ -53,7 +53,7 @@ def test_budget_resume_and_end(name: str, data: st.DataObject) -> None:
         DivergingCurves(NoisyCurves(DecayingCurves(seed), 0.3), share / 2, 6, seed), share / 4, 6, seed
     )
     epochs, amount = data.draw(st.booleans(), label="epochs"), data.draw(st.integers(1, 45), label="amount")
-    start = make_opening(
+    start = make_definition(
         policy,
         space=data.draw(st.sampled_from([SPACE, LISTED, FINITE, CONDITIONAL]), label="space"),
         budget=f"{amount} epochs" if epochs else f"{amount}s",

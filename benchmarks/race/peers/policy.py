@@ -230,7 +230,7 @@ class PeerPolicy:
         return {
             "kind": "init",
             "method": self._method,
-            "seed": ledger.opened.seed,
+            "seed": ledger.definition.seed,
             "max_steps": ledger.max_steps,
             "parameters": self._tool_space.parameters,
             "rows": self._tool_space.rows,

@@ -30,7 +30,7 @@ def cases() -> list[Case]:
             trained[i], trained[j] = trained[i] - 1, trained[j] + 1
     assert trained.sum() == seen
     rows: list[Config] = [{"name": f"arm {i}"} for i in range(arms)]
-    space = Space.listed(rows)
+    space = Space.from_configs(rows)
     source = ListedCurves({f"arm {i}": list(curve) for i, curve in enumerate(curves)})
 
     def begin(policy: Policy) -> Callable[[], Ledger]:

@@ -40,7 +40,9 @@ def cases() -> list[Case]:
     steps, rows = 50, 100
     ends = rng.uniform(0.1, 0.6, rows)
     curves = ends[:, None] + (0.9 - ends[:, None]) / np.arange(1.0, steps + 1) ** rng.uniform(0.5, 1.0, (rows, 1))
-    space = Space.listed([{"x": float(end), "y": float(y)} for end, y in zip(ends, rng.random(rows), strict=True)])
+    space = Space.from_configs(
+        [{"x": float(end), "y": float(y)} for end, y in zip(ends, rng.random(rows), strict=True)]
+    )
     source = ListedCurves({str(end): list(curve) for end, curve in zip(ends, curves, strict=True)})  # type: ignore[arg-type]
 
     @dataclass(frozen=True)

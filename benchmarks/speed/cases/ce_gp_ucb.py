@@ -38,7 +38,7 @@ class Drifting:
 def cases() -> list[Case]:
     """Return the cases: 1000 points, rounds 481 to 501 of 520, with few validations and with one in every round."""
     rounds, begun = 520, 480
-    space = Space.listed([{"x": float(x)} for x in POINTS])
+    space = Space.from_configs([{"x": float(x)} for x in POINTS])
     source = Drifting(tuple(0.1 * np.random.default_rng(0).standard_normal(rounds)))
 
     def begin(policy: Policy) -> Callable[[], Ledger]:

@@ -25,7 +25,7 @@ from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.reports.figures.page import describe_study, draw_study, list_copyables, write_page
 from shoestring.reports.figures.static import draw_png, write_svg
 from shoestring.stores.addresses import open_store
-from shoestring.study.recall import recall
+from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.study import Study
 
 
@@ -43,24 +43,24 @@ def write_report(
 ) -> None:
     """Write a report of these studies; without names, of all studies in the store."""
     began = time.perf_counter()
-    opened = open_store(store, must_exist=True)
-    names = list(studies) or opened.studies()
+    ledger_store = open_store(store, must_exist=True)
+    names = list(studies) or ledger_store.studies()
     if not names:
         raise StudyError(f"there is no study in {store}: nothing to draw")
-    ledgers = {name: Study.open(name, opened).ledger for name in names}
+    ledgers = {name: Study.open(name, ledger_store).ledger for name in names}
     if orders and len(names) > 1:
         raise StudyError(f"--order {orders[0]} is for one study: give its name, one of {', '.join(names)}")
     for ledger in ledgers.values():
         ledger.entries()  # a snapshot reads its entries only here, and this belongs to the loading time
     loaded = time.perf_counter()
-    read = partial(recall, decisions=orders) if len(names) == 1 else read_history
+    read = partial(read_predicted_history, decisions=orders) if len(names) == 1 else read_history
     histories = [read(name, ledger) for name, ledger in ledgers.items()]
     figures = _choose(_draw(histories, compare), only)
     written = [*_write_figures(figures, svg, "svg", dark), *_write_figures(figures, png, "png", dark)]
     page = output if output is not None or written else "report.html"
     size = sum(path.stat().st_size for path in written)
     if page is not None:
-        text = _write_page(histories, store_words(store, opened.where), figures).encode()
+        text = _write_page(histories, store_words(store, ledger_store.where), figures).encode()
         _write(Path(page), text)
         size += len(text)
     result = {
@@ -183,7 +183,7 @@ class WatchedStore:
         if known is None or known[0] != (version, order):
             # A copy, because other requests read new entries meanwhile, which consumes the study's own ledger.
             ledger = study.ledger.fork()
-            history = recall(study.name, ledger, _read_order(order))
+            history = read_predicted_history(study.name, ledger, _read_order(order))
             known = (version, order), render([history], self._where, version=version)
             self._pages[study.name] = known
         return known[1]

@@ -19,11 +19,11 @@ def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool,
     """Print the cost, train, compare the value with the recorded one; return the exit code."""
     if study is not None and name is not None and study != name:
         raise StudyError(f"two studies are named, {study!r} and --study {name!r}: name one")
-    opened = Study.open(study or name, store)
-    cost, best = opened.retrain_cost(), opened.best
+    stored = Study.open(study or name, store)
+    cost, best = stored.retrain_cost(), stored.best
     assert best is not None  # otherwise `retrain_cost` has raised an error
-    what = f"trial {best.trial} of {opened.name!r} to step {best.step}"
-    facts = {"study": opened.name, "trial": best.trial, "step": best.step, "config": dict(best.config)}
+    what = f"trial {best.trial} of {stored.name!r} to step {best.step}"
+    facts = {"study": stored.name, "trial": best.trial, "step": best.step, "config": dict(best.config)}
     if dry_run:
         print_line(dumps(facts | {"cost": cost}) if as_json else f"training {what} again would cost about {cost}")
         return GOOD
@@ -32,19 +32,19 @@ def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool,
         if not quiet:
             sys.stderr.write(printable(line) + "\n")
 
-    for line in _list_notes(opened):
+    for line in _list_notes(stored):
         print_message(line)
     print_message(f"training {what} again, for about {cost}; the training code decides where the model is stored")
     with warnings.catch_warnings():  # the last message below says the same
         warnings.simplefilter("ignore")
-        done = opened.retrain_best(
+        done = stored.retrain_best(
             on_step=lambda step, value: print_message(
                 f"step {step}: {'no value' if value is None else format(value, '.6g')}"
             )
         )
     if as_json:
         result = {"value": done.value, "recorded": done.recorded, "is_same": done.is_same}
-        print_line(dumps(facts | result | {"cost": opened.ledger.budget.show(done.cost)}))
+        print_line(dumps(facts | result | {"cost": stored.ledger.budget.show(done.cost)}))
     else:
         print_line(f"{done.value:.6g}, " + ("as recorded" if done.is_same else f"not {done.recorded:.6g} as recorded"))
     if not done.is_same:
@@ -54,7 +54,7 @@ def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool,
 
 def _list_notes(study: Study) -> Iterator[str]:
     """Yield what the user should know before the training."""
-    target, checkpoint = study.ledger.opened.target, study.best_checkpoint
+    target, checkpoint = study.ledger.definition.target, study.best_checkpoint
     if "kind" in target and Job.from_target(target).has_changed_since(target):
         yield "warning: the training code has changed since this study began; its value may not be comparable"
     if checkpoint is not None:

@@ -89,7 +89,7 @@ def run_command(
         initial=read_configs(initial),
         target=job.to_target(),
     )
-    job = job.with_stored_options(study.ledger.opened.target)
+    job = job.with_stored_options(study.ledger.definition.target)
     options = job.run_options(deadline=options.deadline, progress=options.progress)
     return _run(study, job, options, store, as_json=as_json)
 
@@ -106,13 +106,13 @@ def resume_command(
     """Continue a study that was stopped, with a larger budget if one is given."""
     study = Study.open(name, store)
     ledger, state = study.ledger, study.ledger.state
-    job = Job.from_target(ledger.opened.target)
+    job = Job.from_target(ledger.definition.target)
     options = job.run_options(deadline=deadline, progress=not quiet)
     job.check(None, ledger.workers)
     _ = study.policy  # raises an error now, before anything is changed, if the policy is not registered
     if budget is not None:
         present = {"policy": state.policy, "settings": state.settings, "workers": state.workers}
-        if change := find_changes(ledger, replace(ledger.opened, budget=Budget(budget), **present)):
+        if change := find_changes(ledger, replace(ledger.definition, budget=Budget(budget), **present)):
             study.amend(change)
             study.journal.change = change
     return _run(study, job, options, store, as_json=as_json)
@@ -152,7 +152,7 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
     ledger = study.ledger
     total = ledger.budget.show(ledger.budget.total)
     if not ledger.orders:
-        policy = f"policy {ledger.state.policy}, seed {ledger.opened.seed}"
+        policy = f"policy {ledger.state.policy}, seed {ledger.definition.seed}"
         yield f"study {study.name!r}: {total} for {job.words}, {policy}"
     else:
         spent = f"{ledger.budget.show(ledger.spent)} of {total} spent"
@@ -164,7 +164,7 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
         yield f"note: {notice}"
     for warning in (*job.list_warnings(ledger.space), *_warn_of_small_budget(study)):
         yield f"warning: {warning}"
-    if job.has_changed_since(ledger.opened.target):
+    if job.has_changed_since(ledger.definition.target):
         yield "warning: the training code has changed since this study began; its earlier values may not be comparable"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
         yield _describe_no_saving(job)

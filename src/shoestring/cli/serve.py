@@ -26,7 +26,7 @@ from shoestring.http.access import Access
 from shoestring.http.server import Answer, RequestError, Routes, Server
 from shoestring.study.ask import StepReport
 from shoestring.study.serving.request_queue import RequestQueue
-from shoestring.study.serving.session import OrderClosed, ServeSession
+from shoestring.study.serving.session import OrderNotOpen, ServeSession
 from shoestring.study.study import Study
 
 TOKEN_VARIABLE = "SHOESTRING_TOKEN"
@@ -92,7 +92,7 @@ def routes_of(queue: RequestQueue) -> Routes:
 def _answer_from_queue(queue: RequestQueue, request: Callable[[], Any]) -> Answer:
     try:
         return Answer(dumps(queue.call(request, _REQUEST_TIMEOUT_S)) + "\n")
-    except OrderClosed as error:
+    except OrderNotOpen as error:
         raise RequestError(409, error) from None
     except StudyError as error:
         raise RequestError(400, error) from None

@@ -13,7 +13,7 @@ from shoestring.cli.job import read_settings
 from shoestring.cli.printing import print_line, print_message, print_rich
 from shoestring.core.ledger.amendments import require_possible
 from shoestring.core.ledger.budget import Budget, parse_duration_s
-from shoestring.core.ledger.entries import Opened, Order, Receipt
+from shoestring.core.ledger.entries import Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.parameters import Float
@@ -99,7 +99,7 @@ def show_plan(
             f"the budget {budget!r} needs the duration of one step: give --step-cost, as in --step-cost 30s"
         )
     chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
-    opened = Opened(
+    definition = StudyDefinition(
         space=Space({"x": Float(0.0, 1.0)}),
         budget=total,
         policy=chosen.name,
@@ -108,8 +108,8 @@ def show_plan(
         max_steps=max_steps,
         workers=workers,
     )
-    require_possible(opened)
-    planned = plan(opened, chosen, parse_duration_s(step_cost, "step cost") if step_cost else 1.0)
+    require_possible(definition)
+    planned = plan(definition, chosen, parse_duration_s(step_cost, "step cost") if step_cost else 1.0)
     if as_json:
         spent = {"spent": planned.ledger.spent, "left": planned.ledger.left, "trials": len(planned.ledger.trials)}
         by_steps = {str(steps): trials for steps, trials in planned.trials_by_steps.items()}
@@ -239,7 +239,7 @@ def _explain_missing_log(study: Study, trial: int, folder: Path) -> str:
     if other := next(iter(log_files(folder)), None):
         return f"but there is {other.name}"
     receipts = (entry for entry in study.ledger.entries() if isinstance(entry, Receipt) and entry.trial == trial)
-    target = study.ledger.opened.target
+    target = study.ledger.definition.target
     in_worker = target.get("runner") in ("process", "ray") or target.get("kind") == "command"
     if in_worker or any(receipt.worker for receipt in receipts):  # only workers are named in receipts
         return "the trial printed nothing"

@@ -124,7 +124,7 @@ class Follow:
         if receipt.value is not None and ledger.state.sign * receipt.value < self._best:
             self._best = ledger.state.sign * receipt.value
             self._start(
-                STUDY_RUN, {"policy": ledger.state.policy, "budget": str(ledger.budget), "seed": ledger.opened.seed}
+                STUDY_RUN, {"policy": ledger.state.policy, "budget": str(ledger.budget), "seed": ledger.definition.seed}
             )
             self._write(STUDY_RUN, len(ledger), {"best": receipt.value, "spent": ledger.spent, "trial": receipt.trial})
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from shoestring.core.deciding.policy import find_untried_config
 from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.ledger.entries import Entry, Opened, Order
+from shoestring.core.ledger.entries import Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.encoding import Encoding, Points
 from shoestring.core.space.space import Config, Space
@@ -95,7 +95,7 @@ class ConfigTable:
         if near is None:
             near = best_trials(ledger, BEST)
         around = self.stack(near).cube if near else np.empty((0, ledger.space.dims))
-        points = draw_candidates(self.encoding, around, count, ledger.opened.seed, rng)
+        points = draw_candidates(self.encoding, around, count, ledger.definition.seed, rng)
         points = points.take(~self.is_tried(points))
         if not len(points):  # possible in a large finite space with few candidates
             config = find_untried_config(ledger)
@@ -107,8 +107,8 @@ class ConfigTable:
 class ConfigsView:
     """The table of a ledger's configurations."""
 
-    def start(self, opened: Opened) -> ConfigTable:
-        return ConfigTable(opened.space)
+    def start(self, definition: StudyDefinition) -> ConfigTable:
+        return ConfigTable(definition.space)
 
     def absorb(self, table: ConfigTable, entry: Entry) -> ConfigTable:
         if isinstance(entry, Order) and entry.trial == len(table.trials):

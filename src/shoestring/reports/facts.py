@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from shoestring.core.ledger.entries import Lost, Order, Receipt
+from shoestring.core.ledger.entries import Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
@@ -33,8 +33,8 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "study": name,
         "policy": state.policy,
         "settings": dict(state.settings),
-        "seed": ledger.opened.seed,
-        "direction": ledger.opened.direction,
+        "seed": ledger.definition.seed,
+        "direction": ledger.definition.direction,
         "max_steps": ledger.max_steps,
         "budget": str(state.budget),
         "unit": state.budget.unit,
@@ -179,7 +179,7 @@ def cost_by_price(ledger: Ledger) -> list[dict[str, Any]]:
     seconds: dict[float, float] = {}
     workers: dict[float, set[str]] = {}
     for entry in ledger.entries():
-        if isinstance(entry, Receipt | Lost) and entry.worker:
+        if isinstance(entry, Receipt | StateLoss) and entry.worker:
             seconds_used = entry.cost.total if isinstance(entry, Receipt) else entry.seconds
             seconds[entry.price_factor] = seconds.get(entry.price_factor, 0.0) + seconds_used
             workers.setdefault(entry.price_factor, set()).add(entry.worker)

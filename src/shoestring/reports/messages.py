@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoestring.core.ledger.budget import show_seconds
-from shoestring.core.ledger.entries import Amended, Note, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Note, Order, Receipt
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import ResumeCheck
@@ -48,7 +48,7 @@ def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows
     budget = ledger.budget
     head = Text.assemble(
         (printable(name), "bold"),
-        f"  {ledger.state.policy}, seed {ledger.opened.seed}, ",
+        f"  {ledger.state.policy}, seed {ledger.definition.seed}, ",
         f"{count(len(ledger.trials), 'trial')}\n",
         f"spent {budget.show(ledger.spent)} of {budget.show(budget.total)}",
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
@@ -219,7 +219,7 @@ def _seconds_after_last_step(ledger: Ledger) -> float:
     return math.fsum(entry.facts.get("seconds", 0.0) for entry in last if isinstance(entry, Note))
 
 
-def format_change(change: Amended) -> str:
+def format_change(change: Amendment) -> str:
     """Return one line that describes a change of a study."""
     parts = []
     if change.budget is not None:

@@ -18,7 +18,7 @@ from shoestring.core.ledger.entries import Entry
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import one_line
 from shoestring.reports.facts import draw_curve, format_config, rank_trials, state_of
-from shoestring.reports.progress import SilentProgress, find_remark, unconsumed
+from shoestring.reports.progress import SilentProgress, copy_if_consumed, find_remark
 
 _EVERY_S = 0.25
 _ROWS = 8
@@ -41,7 +41,7 @@ def study_html(name: str, ledger: Ledger, checkpoint: Path | str | None = None, 
         )
     more = f'<div style="{_DIM}">and {len(trials) - rows} more</div>' if len(trials) > rows else ""
     saved = f'<div style="{_DIM}">checkpoint {_text(str(checkpoint))}</div>' if checkpoint is not None else ""
-    head = f"<b>{_text(name)}</b> · {_text(ledger.state.policy)}, seed {ledger.opened.seed}, {len(trials)} trials"
+    head = f"<b>{_text(name)}</b> · {_text(ledger.state.policy)}, seed {ledger.definition.seed}, {len(trials)} trials"
     return (
         f'<div class="shoestring" style="{_FRAME}"><div>{head}</div>{_spending(ledger)}{_best(ledger)}{saved}'
         f'<table style="border-collapse:collapse;color:inherit">{"".join(table)}</table>{more}{draw_cell(name, ledger)}</div>'
@@ -103,7 +103,7 @@ class NotebookView(SilentProgress):
 
     def _draw(self) -> None:
         shown: Any = import_module("IPython.display")
-        ledger = None if self._ledger is None else unconsumed(self._ledger)
+        ledger = None if self._ledger is None else copy_if_consumed(self._ledger)
         body = "starting" if ledger is None else _spending(ledger) + _best(ledger)
         remarks = "".join(f'<div style="{_DIM}">{_text(line)}</div>' for line in self._remarks)
         page = shown.HTML(f'<div class="shoestring" style="{_FRAME}"><b>{_text(self._title)}</b>{body}{remarks}</div>')

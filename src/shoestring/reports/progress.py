@@ -131,7 +131,7 @@ class LiveView(ReportingProgress):
     def __exit__(self, *_: object) -> None:
         self._ending = self._ending or "ended"  # `end` was not called: an error was raised
         if self._ledger is not None:
-            self._live.update(self.render(unconsumed(self._ledger)))
+            self._live.update(self.render(copy_if_consumed(self._ledger)))
         self._live.stop()
 
     def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
@@ -199,7 +199,7 @@ def _describe_training(order: Order, ledger: Ledger) -> str:
     return printable(f"training trial {order.trial} to step {order.until}" + (f": {reason}" if reason else ""))
 
 
-def unconsumed(ledger: Ledger) -> Ledger:
+def copy_if_consumed(ledger: Ledger) -> Ledger:
     """Return the ledger, or a copy if other code has appended to it since the last call of the observer."""
     return ledger.fork() if ledger.is_consumed else ledger
 

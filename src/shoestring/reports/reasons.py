@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from shoestring import policies
 from shoestring.core.deciding.why_text import SHARED_NAMES, Labels, WhyText
-from shoestring.core.ledger.entries import Amended, Entry, Note, Opened, Order
+from shoestring.core.ledger.entries import Amendment, Entry, Note, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import QueuedConfig
 from shoestring.core.space.parameters import Scalar
@@ -102,7 +102,7 @@ def _find_origin(order: Order, ledger: Ledger) -> str:
         return origin
     if order.number not in ledger.view(_POLICY_HISTORY_VIEW).openings:
         return "the trial continues as planned"
-    return f"the next new configuration in the order fixed by seed {ledger.opened.seed}"
+    return f"the next new configuration in the order fixed by seed {ledger.definition.seed}"
 
 
 # numbers --------------------------------------------------------------------------------------------------------------
@@ -139,17 +139,17 @@ class _PolicyHistory:
 
     policies: list[tuple[int, str]] = field(default_factory=list)  # number of the first order, name of the policy
     queued: list[Config] = field(default_factory=list)  # configurations that the user asked for
-    openings: set[int] = field(default_factory=set)  # numbers of the orders that opened a trial
+    openings: set[int] = field(default_factory=set)  # numbers of the orders that started a trial
     trials: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _PolicyHistoryView:
-    def start(self, opened: Opened) -> _PolicyHistory:
-        return _PolicyHistory([(0, opened.policy)])
+    def start(self, definition: StudyDefinition) -> _PolicyHistory:
+        return _PolicyHistory([(0, definition.policy)])
 
     def absorb(self, state: _PolicyHistory, entry: Entry) -> _PolicyHistory:
-        if isinstance(entry, Amended) and entry.policy is not None:
+        if isinstance(entry, Amendment) and entry.policy is not None:
             state.policies.append((-1, entry.policy))  # its first order is not placed yet
         elif isinstance(entry, Order):
             if state.policies[-1][0] < 0:

@@ -3,7 +3,7 @@
 A runner has a clock of its own (real or simulated) and works on at most `workers` orders at a time. It reports through `wait`
 and `interrupt`, as entries for the ledger: receipts, losses, notes. It never sees the policy.
 
-A worker that dies is not a failed trial. The runner reports `Lost` (with `death`, and the seconds of the present step) and
+A worker that dies is not a failed trial. The runner reports `StateLoss` (with `death`, and the seconds of the present step) and
 forgets the order; the loop submits it again as long as it is open in the ledger.
 
 A value that was not ordered is not reported: the value of a step that was not to be validated could be a new best
@@ -19,14 +19,14 @@ from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeGuard
 
 from shoestring.core.ledger.budget import MAX_SECONDS, PricedSeconds
-from shoestring.core.ledger.entries import Cost, Lost, Note, Order, Receipt, Status
+from shoestring.core.ledger.entries import Cost, Note, Order, Receipt, StateLoss, Status
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import OrderReleased, TrainingEnded
+from shoestring.core.ledger.notes import OrderRelease, TrainingEnd
 from shoestring.core.ledger.running_totals import to_exact, to_float
 from shoestring.core.space.space import Config
-from shoestring.core.values.text import bounded
+from shoestring.core.values.text import shorten
 
-RunnerEvent = Receipt | Lost | Note
+RunnerEvent = Receipt | StateLoss | Note
 NO_METRICS: Mapping[str, float] = {}
 DEFAULT_LIVE_TRIALS = 8  # paused trials kept alive where memory cannot be measured, or where trials cannot be saved
 
@@ -102,7 +102,7 @@ class Runner(Protocol):
 
         Returns
         -------
-        list of Receipt, Lost or Note
+        list of Receipt, StateLoss or Note
             What happened; empty when the clock reached `until`.
         """
         ...
@@ -124,7 +124,7 @@ class Runner(Protocol):
 
         Returns
         -------
-        list of Receipt, Lost or Note
+        list of Receipt, StateLoss or Note
             A receipt with status `interrupted` for each running step; a note `released` for each order without one.
         """
         ...
@@ -252,7 +252,7 @@ def config_at(step: int, order: Order, former_configs: Sequence[Config]) -> Conf
 
 def note_end(order: Order, step: int, seconds: float, price_factor: float = 1.0) -> Note:
     """Return the note that the training code came to its own end after `step`, `seconds` after its last receipt."""
-    ended = TrainingEnded(
+    ended = TrainingEnd(
         order=order.number, trial=order.trial, step=step, seconds=max(0.0, seconds), price_factor=price_factor
     )
     return ended.to_note()
@@ -260,7 +260,7 @@ def note_end(order: Order, step: int, seconds: float, price_factor: float = 1.0)
 
 def note_release(order: Order, why: str) -> Note:
     """Return the note that closes an order of which no step is running; nothing is charged."""
-    return OrderReleased(order=order.number, why=why).to_note()
+    return OrderRelease(order=order.number, why=why).to_note()
 
 
 def ordered_value(order: Order, step: int, value: float | None) -> float | None:
@@ -285,7 +285,7 @@ def write_incomplete_receipt(
 ) -> Receipt:
     """Return the receipt of a step that was not completed; it closes the order."""
     receipt = _begin_receipt(order, step, cost, at, saved_step, worker, price_factor)
-    return replace(receipt, status=status, text=bounded(text))
+    return replace(receipt, status=status, text=shorten(text))
 
 
 def write_receipt(

@@ -141,7 +141,7 @@ class Database:
             except IntegrityError:
                 raise Conflict(f"another process wrote to {self.where} first") from None
             except DBAPIError as error:
-                raise self._explained(error) from None
+                raise self._explain(error) from None
             except SQLAlchemyError as error:
                 self.close()
                 raise StoreError(f"the store {self.where} failed: {' '.join(str(error).split())}") from None
@@ -239,7 +239,7 @@ class Database:
                 self._end()
                 self._connection = None
 
-    def _explained(self, error: DBAPIError) -> StoreError:
+    def _explain(self, error: DBAPIError) -> StoreError:
         message = " ".join(str(error.orig).split())
         if not self.path:
             is_away = self._was_connected and is_gone(error)  # if the address never worked, it is wrong

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, Update, bindparam, insert, select, update
 
 from shoestring.core.ledger.budget import PricedSeconds, price_of
-from shoestring.core.ledger.entries import Lost, Note, Receipt
+from shoestring.core.ledger.entries import Note, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import Conflict, StoreError, StudyInUse
@@ -225,7 +225,7 @@ def find_uncharged(ledger: Ledger, entries: int, running_s: Mapping[int, float])
             orders.add(entry.order)
         elif isinstance(entry, Note):
             orders.add(entry.facts.get("order"))
-        elif isinstance(entry, Lost):
+        elif isinstance(entry, StateLoss):
             trials.add(entry.trial)
     return {
         number: seconds

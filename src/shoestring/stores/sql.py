@@ -23,7 +23,7 @@ from functools import cache, partial
 
 from sqlalchemy import Connection, func, insert, select
 
-from shoestring.core.ledger.entries import Entry, Opened, Order
+from shoestring.core.ledger.entries import Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Conflict, DamagedStore, StoreError
 from shoestring.stores import snapshots
@@ -213,7 +213,7 @@ class SqlStore:
             from shoestring.stores.repair import count_good_entries
 
             n_good, reason = count_good_entries(self, study)
-            raise self._damaged(study, n_good, reason) from None
+            raise self._describe_damage(study, n_good, reason) from None
 
     # verified rows ---------------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class SqlStore:
                     known.first_sum = row.sum
                 count += 1
         except BadRow as error:
-            raise self._damaged(study, count, str(error)) from None
+            raise self._describe_damage(study, count, str(error)) from None
         assert grown is not None
         if ledger is not None and grown is not ledger:
             ledger.consume()
@@ -264,14 +264,14 @@ class SqlStore:
         state = found.read_state(lambda n: [entry for entry in fetch() if isinstance(entry, Order)][:n])
         try:
             rows = self._read_rows(study, found.seq)
-            ((first, opened),) = verify(study, self._read_rows(study, 0, 1))
+            ((first, definition),) = verify(study, self._read_rows(study, 0, 1))
         except (DamagedStore, BadRow, ValueError):
             return None  # reading from the first row will show what is wrong
         fits = bool(rows) and found.fits(first, rows[0])
-        if state is None or not fits or not isinstance(opened, Opened):
+        if state is None or not fits or not isinstance(definition, StudyDefinition):
             return None
         self._known[study] = _KnownRows([*[None] * found.seq, found.sum], found.first_sum, found.seq + 1)
-        ledger = Ledger.restored(opened, state, found.seq + 1, fetch)
+        ledger = Ledger.restore(definition, state, found.seq + 1, fetch)
         return self._follow(study, ledger, rows[1:])
 
     def _read_covered_entries(self, snapshot: Snapshot) -> list[Entry]:
@@ -283,9 +283,11 @@ class SqlStore:
                 for _, entry in verify(snapshot.study, rows):
                     entries.append(entry)
             except BadRow as error:
-                raise self._damaged(snapshot.study, len(entries), str(error)) from None
+                raise self._describe_damage(snapshot.study, len(entries), str(error)) from None
             if len(rows) != snapshot.seq + 1 or rows[-1].sum != snapshot.sum:
-                raise self._damaged(snapshot.study, len(entries), "its rows have changed since they were first read")
+                raise self._describe_damage(
+                    snapshot.study, len(entries), "its rows have changed since they were first read"
+                )
         return entries
 
     def _write_due_snapshot(self, study: str, ledger: Ledger, *, at_rest: bool = False) -> None:
@@ -298,7 +300,7 @@ class SqlStore:
         with suppress(StoreError), _without_collector():
             snapshots.write(self.database, study, ledger.state, count - 1, known.first_sum, last_sum)
 
-    def _damaged(self, study: str, n_good: int, reason: str) -> DamagedStore:
+    def _describe_damage(self, study: str, n_good: int, reason: str) -> DamagedStore:
         last_good = f"the last good one is entry {n_good - 1}" if n_good else "none before it is left"
         command = shlex.join(["shoestring", "repair", study, "--store", self.where, "-o", "NEW"])
         secret = f" with the password in {PASSWORD_VARIABLE}" if self.has_password else ""

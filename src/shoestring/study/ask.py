@@ -16,7 +16,7 @@ from typing import Any
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import OrderReleased
+from shoestring.core.ledger.notes import OrderRelease
 from shoestring.core.values.checks import is_finite, is_number, to_plain
 from shoestring.errors import StudyError
 from shoestring.runners.runner import write_incomplete_receipt, write_receipt
@@ -89,7 +89,7 @@ def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
     """Return notes that release the orders without a report for `patience_s`. Released orders are not charged."""
     now = time.time()
     return [
-        OrderReleased(order=number).to_note()
+        OrderRelease(order=number).to_note()
         for number, open_order in ledger.open_orders.items()
         if open_order.order.is_external and patience_s is not None and now - open_order.since > patience_s
     ]

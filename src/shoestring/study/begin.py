@@ -13,7 +13,7 @@ from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.amendments import find_amendment, require_possible
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Amended, Direction, Entry, Note, Opened
+from shoestring.core.ledger.entries import Amendment, Direction, Entry, Note, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import QueuedConfig
 from shoestring.core.space.space import Config, Space
@@ -49,7 +49,7 @@ class StudyRequest:
         return None if self.policy is None else policies.make(self.policy, self.settings)
 
     @cached_property
-    def new_study(self) -> Opened:
+    def new_study(self) -> StudyDefinition:
         """The first entry of a new study with this request. Reading it raises an error if no such study is possible."""
         if not isinstance(self.prices, Prices | None):
             raise BudgetError(f"prices={self.prices!r} must be Prices(…), as Prices(validate_epochs=0.5)")
@@ -57,7 +57,7 @@ class StudyRequest:
         policy = self.policy_object
         if policy is None:  # the settings may be those of an existing study's policy, so they are not checked here
             policy = policies.make(policies.DEFAULT, None if isinstance(self.settings, Mapping) else self.settings)
-        opened = Opened(
+        definition = StudyDefinition(
             space=self.space if isinstance(self.space, Space) else Space.from_dict(self.space),
             budget=Budget(self.budget),
             policy=policy.name,
@@ -71,22 +71,22 @@ class StudyRequest:
                 checks.check_mapping("target", self.target, "{'name': 'train'}"), "part", "the target"
             ),
         )
-        require_possible(opened)
-        return opened
+        require_possible(definition)
+        return definition
 
-    def complete(self, ledger: Ledger | None) -> Opened:
+    def complete(self, ledger: Ledger | None) -> StudyDefinition:
         """Return the first entry, with policy, settings and workers of the existing study where the user gave none."""
-        opened = self.new_study
+        definition = self.new_study
         state = None if ledger is None else ledger.state
         if state is not None and self.workers is None:
-            opened = replace(opened, workers=state.workers)
+            definition = replace(definition, workers=state.workers)
         if state is not None and self.policy is None and not self.settings:
-            return replace(opened, policy=state.policy, settings=state.settings)
+            return replace(definition, policy=state.policy, settings=state.settings)
         if self.policy is not None or not self.settings:
-            return opened
+            return definition
         name, own = (policies.DEFAULT, {}) if state is None else (state.policy, state.settings)
         settings = policies.settings_of(policies.make(name, {**own, **self.settings}))
-        return replace(opened, policy=name, settings=_require_storable(settings, "setting", f"the policy {name}"))
+        return replace(definition, policy=name, settings=_require_storable(settings, "setting", f"the policy {name}"))
 
 
 def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
@@ -96,11 +96,11 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
     configs = [space.validate(config) for config in checks.check_configs("initial", request.initial)]
     while True:
         ledger = store.load(name)
-        opened = request.complete(ledger)
-        entries: list[Entry] = [opened, *queue_notes(configs)]
+        definition = request.complete(ledger)
+        entries: list[Entry] = [definition, *queue_notes(configs)]
         if ledger is not None:
-            entries = _list_changes(ledger, name, opened, configs, seed_given=request.seed is not None)
-        change = next((entry for entry in entries if isinstance(entry, Amended)), None)
+            entries = _list_changes(ledger, name, definition, configs, seed_given=request.seed is not None)
+        change = next((entry for entry in entries if isinstance(entry, Amendment)), None)
         try:
             # An amendment needs the lease, so that no study changes while another process runs it.
             with nullcontext() if change is None else store.lease(name):
@@ -125,7 +125,7 @@ def _require_storable(body: Mapping[str, Any], part: str, owner: str) -> Mapping
 
 
 def _list_changes(
-    ledger: Ledger, name: str, wanted: Opened, configs: Sequence[Config], *, seed_given: bool
+    ledger: Ledger, name: str, wanted: StudyDefinition, configs: Sequence[Config], *, seed_given: bool
 ) -> list[Entry]:
     change = find_amendment(ledger, name, wanted, seed_given=seed_given)
     known = ledger.state.used | {dumps(config) for config in ledger.queue}
@@ -143,11 +143,11 @@ def require_same_policy(policy: Policy, ledger: Ledger, name: str) -> None:
         )
 
 
-def require_change(change: Amended) -> None:
+def require_change(change: Amendment) -> None:
     """Check the types of an amendment. Appending it checks whether the study allows it."""
-    if not isinstance(change, Amended) or not isinstance(change.budget, Budget | None):
+    if not isinstance(change, Amendment) or not isinstance(change.budget, Budget | None):
         raise StudyError(
-            f"{change!r} must be Amended(…) with a Budget as its budget, as in Amended(budget=Budget('2h'))"
+            f"{change!r} must be Amendment(…) with a Budget as its budget, as in Amendment(budget=Budget('2h'))"
         )
     if change.workers is not None:
         checks.check_whole("workers", change.workers, 1)

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
-from shoestring.core.ledger.entries import Amended, Entry
+from shoestring.core.ledger.entries import Amendment, Entry
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Conflict
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
@@ -29,7 +29,7 @@ class Journal:
     `change` is the amendment that this process made when it began the study, or None. Several threads may use a journal.
     """
 
-    def __init__(self, store: LedgerStore, name: str, ledger: Ledger, change: Amended | None = None) -> None:
+    def __init__(self, store: LedgerStore, name: str, ledger: Ledger, change: Amendment | None = None) -> None:
         self.store, self.name, self._ledger, self.change = store, name, ledger, change
         self.lock = threading.RLock()  # no two threads may append to the same ledger: the first consumes it
 

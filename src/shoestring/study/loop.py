@@ -21,7 +21,7 @@ from typing import Any, Literal
 from shoestring.core.deciding.decision import Decision, Finish, Wait
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.amendments import find_losses
-from shoestring.core.ledger.entries import Entry, Lost, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import FailureLimit
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import Overhead
@@ -250,7 +250,7 @@ class Loop:
             events = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
         if events:
             self._record(*events)
-            for number in [self.ledger.trials[loss.trial].open_order for loss in events if isinstance(loss, Lost)]:
+            for number in [self.ledger.trials[loss.trial].open_order for loss in events if isinstance(loss, StateLoss)]:
                 if number is not None and not self.ledger.open_orders[number].order.is_external:
                     self._submit(self.ledger.open_orders[number])  # the worker died; another one continues the order
                     self._beat()
@@ -319,4 +319,4 @@ def _may_others_append(entry: Entry, ledger: Ledger) -> bool:
     """Return whether another process may append this entry while this one runs the study."""
     if isinstance(entry, Order):
         return entry.is_external
-    return ledger.orders[entry.order].is_external if isinstance(entry, Receipt) else not isinstance(entry, Lost)
+    return ledger.orders[entry.order].is_external if isinstance(entry, Receipt) else not isinstance(entry, StateLoss)

@@ -36,7 +36,7 @@ from typing import Any
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Cost, Direction, Entry, Lost, Order
+from shoestring.core.ledger.entries import Cost, Direction, Entry, Order, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
@@ -308,7 +308,9 @@ class OnlineTuner:
         resumable_step = min(done, self._steps)
         if resumable_step != self._study.ledger.trials[RUN].resumable_step:
             self._append(
-                Lost(trial=RUN, resumable_step=resumable_step, why=f"the run continues after round {resumable_step}")
+                StateLoss(
+                    trial=RUN, resumable_step=resumable_step, why=f"the run continues after round {resumable_step}"
+                )
             )
         if done > self._steps:  # the last round was trained and saved, but not recorded
             self._done, self._is_round_open = done - 1, True

@@ -38,7 +38,7 @@ _RELATIVE_TOLERANCE = 1e-6  # rounding changes a value by less than this; the va
 
 
 @dataclass(frozen=True)
-class Retrained:
+class RetrainResult:
     """The result of `Study.retrain_best`.
 
     Attributes
@@ -109,7 +109,7 @@ def retrain(
     *,
     runner: str | Runner | RayCluster | None,
     on_step: Callable[[int, float | None], Any] | None,
-) -> Retrained:
+) -> RetrainResult:
     """Train the best trial again; see `Study.retrain_best`."""
     checks.check_function("on_step", on_step, "on_step(step, value)")
     ledger, winner = study.ledger, _winner(study)
@@ -119,16 +119,16 @@ def retrain(
         f"{last} epochs",
         name=f"{study.name}-best",
         max_steps=ledger.max_steps,
-        direction=ledger.opened.direction,
+        direction=ledger.definition.direction,
         policy=RepeatedTrial.of(ledger, winner),
-        seed=ledger.opened.seed,
+        seed=ledger.definition.seed,
     )
 
     def watch(newest: Ledger, entry: Entry | None) -> None:
         if on_step is not None and isinstance(entry, Receipt) and entry.is_finished:
             on_step(entry.step, entry.value)
 
-    code = _find_code(again, ledger.opened.target) if train is None else train
+    code = _find_code(again, ledger.definition.target) if train is None else train
     trained: list[Any] = []
     if callable(code):
         if runner is None or (isinstance(runner, str) and runner == "local"):
@@ -147,7 +147,7 @@ def retrain(
         )
     state = again.ledger.state
     trainer = trained[0] if trained else None
-    return Retrained(again, value, recorded, is_same, _price(ledger, state.steps, [state.seconds]), trainer)
+    return RetrainResult(again, value, recorded, is_same, _price(ledger, state.steps, [state.seconds]), trainer)
 
 
 def _winner(study: Study) -> Trial:

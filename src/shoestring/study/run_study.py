@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shoestring.core.ledger.budget import read_duration_s
-from shoestring.core.ledger.entries import Amended, Entry, Note
+from shoestring.core.ledger.entries import Amendment, Entry, Note
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values import checks
@@ -57,11 +57,11 @@ class StudyRun:
 
     def __init__(self, study: Study, train: Any, options: RunOptions) -> None:
         if options.workers is not None and options.workers != study.ledger.workers:
-            study.amend(Amended(workers=int(options.workers)))
+            study.amend(Amendment(workers=int(options.workers)))
         self.study, self.options = study, options
         workers = study.ledger.workers
         self.runner = train if is_runner(train) else make_runner(options, train, study.checkpoints, workers)
-        title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.opened.seed}"
+        title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.definition.seed}"
         self.view = make_view(title, options.progress)
 
     def spend(self, also: Observe | None = None) -> Ending:

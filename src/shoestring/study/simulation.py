@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy, warn_of_small_budget
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Note, Opened, Receipt
+from shoestring.core.ledger.entries import Cost, Note, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import TrainingEnded
+from shoestring.core.ledger.notes import TrainingEnd
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.randomness import stream
@@ -51,19 +51,19 @@ class Plan:
     warning: str | None  # says that the budget is too small for this policy; None if it is large enough
 
 
-def plan(opened: Opened, policy: Policy, step_s: float) -> Plan:
+def plan(definition: StudyDefinition, policy: Policy, step_s: float) -> Plan:
     """Return what `policy` trains with the budget of `opened`, if a step takes `step_s` seconds."""
-    if opened.budget.unit != "epochs" and not 0 < step_s < math.inf:
+    if definition.budget.unit != "epochs" and not 0 < step_s < math.inf:
         raise BudgetError(
-            f"a plan for {opened.budget} needs the duration of a step in seconds, above 0, not {step_s!r}"
+            f"a plan for {definition.budget} needs the duration of a step in seconds, above 0, not {step_s!r}"
         )
-    runner = SimulatedRunner(RandomCurves(opened.seed, step_s), opened.workers)
-    ledger = run_in_memory(Ledger([opened]), policy, runner).ledger
+    runner = SimulatedRunner(RandomCurves(definition.seed, step_s), definition.workers)
+    ledger = run_in_memory(Ledger([definition]), policy, runner).ledger
     counts = Counter(trial.steps for trial in ledger.trials)
-    in_epochs = opened.budget.unit == "epochs"
-    per_step = ledger.step_price() if in_epochs else step_s * opened.budget.per_second(opened.workers)
-    full_trainings = opened.budget.total / (per_step * opened.max_steps)
-    warning = warn_of_small_budget(policy, full_trainings, opened.max_steps)
+    in_epochs = definition.budget.unit == "epochs"
+    per_step = ledger.step_price() if in_epochs else step_s * definition.budget.per_second(definition.workers)
+    full_trainings = definition.budget.total / (per_step * definition.max_steps)
+    warning = warn_of_small_budget(policy, full_trainings, definition.max_steps)
     return Plan(ledger, dict(sorted(counts.items(), reverse=True)), warning)
 
 
@@ -122,15 +122,15 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
     known = [trial for trial in ledger.trials if trial.steps or trial.failure]
     configs = list({dumps(trial.config): trial.config for trial in known}.values())
     scales = [name for name in ledger.space.log_names if any(name in config for config in configs)]
-    opened: Opened = replace(
-        ledger.opened,
-        space=Space.listed(configs, log=scales),
+    definition: StudyDefinition = replace(
+        ledger.definition,
+        space=Space.from_configs(configs, log=scales),
         budget=budget or ledger.budget,
         policy=policy.name,
         settings=policies.settings_of(policy),
     )
     runner = SimulatedRunner(RecordedCurves(ledger), ledger.workers)
-    ending = run_in_memory(Ledger([opened]), policy, runner)
+    ending = run_in_memory(Ledger([definition]), policy, runner)
     again = next((t for t in ending.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
     steps = again.steps if again else 0
     cost, real_cost = (cost_until(one, winner.best_loss) for one in (ending.ledger, ledger))
@@ -142,8 +142,8 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
 
 def _count_missing(replayed: Ledger) -> int:
     """Return the number of steps that were ordered beyond the end of a recorded curve."""
-    notes = [entry for entry in replayed.entries() if isinstance(entry, Note) and entry.topic == TrainingEnded.topic]
-    ends = [TrainingEnded.from_note(note) for note in notes]
+    notes = [entry for entry in replayed.entries() if isinstance(entry, Note) and entry.topic == TrainingEnd.topic]
+    ends = [TrainingEnd.from_note(note) for note in notes]
     return sum(replayed.orders[ended.order].until - ended.step for ended in ends)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
-from shoestring.core.ledger.entries import Amended, Direction, Order
+from shoestring.core.ledger.entries import Amendment, Direction, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
@@ -38,7 +38,7 @@ from shoestring.study.run_study import RunOptions, run_study
 if TYPE_CHECKING:
     import pandas
 
-    from shoestring.study.retrain import Retrained
+    from shoestring.study.retrain import RetrainResult
 
 
 class Study:
@@ -94,7 +94,7 @@ class Study:
     def __init__(self, journal: Journal, policy: Policy | None = None) -> None:
         self.journal, self.given_policy = journal, policy
         self.name, self.store = journal.name, journal.store
-        place = journal.ledger.opened.target.get("checkpoints")
+        place = journal.ledger.definition.target.get("checkpoints")
         self.checkpoints = locate_checkpoints(journal.store, journal.name, place)
         self.ending: Ending | None = None
         self._thinking: Thinking | None = None  # made by the first `ask`
@@ -307,12 +307,12 @@ class Study:
 
     # continuing ------------------------------------------------------------------------------------------------------
 
-    def amend(self, change: Amended) -> None:
+    def amend(self, change: Amendment) -> None:
         """Change the budget, the policy or the number of workers.
 
         Parameters
         ----------
-        change : Amended
+        change : Amendment
             The new values; a value that is None does not change.
 
         Raises
@@ -424,7 +424,7 @@ class Study:
         *,
         runner: str | Runner | RayCluster | None = None,
         on_step: Callable[[int, float | None], Any] | None = None,
-    ) -> Retrained:
+    ) -> RetrainResult:
         """Train the best trial once more, up to its best step, and charge nothing to this study.
 
         This returns the model of code that cannot save checkpoints.
@@ -440,7 +440,7 @@ class Study:
 
         Returns
         -------
-        Retrained
+        RetrainResult
             The value, whether it is the recorded one, the cost, and the trained object.
 
         Raises

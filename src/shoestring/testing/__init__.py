@@ -1,6 +1,6 @@
 """Contracts for authors of plugins, as checks that you run in your own tests, and artificial training curves.
 
-    a policy             `POLICY_CHECKS`, `LEARNING_CHECKS`, `PREDICTION_CHECKS`; `simulate`, `watch`, `make_opening`
+    a policy             `POLICY_CHECKS`, `LEARNING_CHECKS`, `PREDICTION_CHECKS`; `simulate`, `watch`, `make_definition`
     a ledger store       `LEDGER_STORE_CHECKS`
     a checkpoint store   `check_checkpoint_store_contract`
     a runner             `check_runner_contract`
@@ -32,7 +32,7 @@ __all__ = [
     "check_checkpoint_store_contract",
     "check_resuming",
     "check_runner_contract",
-    "make_opening",
+    "make_definition",
     "simulate",
     "watch",
 ]
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         ParallelCurves,
     )
     from shoestring.testing.ledger_stores import LEDGER_STORE_CHECKS
-    from shoestring.testing.policies import LEARNING_CHECKS, POLICY_CHECKS, make_opening, simulate, watch
+    from shoestring.testing.policies import LEARNING_CHECKS, POLICY_CHECKS, make_definition, simulate, watch
     from shoestring.testing.predictions import PREDICTION_CHECKS
     from shoestring.testing.resuming import check_resuming
     from shoestring.testing.runners import check_runner_contract
@@ -71,7 +71,7 @@ __getattr__ = import_on_first_use(
             "ParallelCurves",
         ),
         "ledger_stores": ("LEDGER_STORE_CHECKS",),
-        "policies": ("LEARNING_CHECKS", "POLICY_CHECKS", "make_opening", "simulate", "watch"),
+        "policies": ("LEARNING_CHECKS", "POLICY_CHECKS", "make_definition", "simulate", "watch"),
         "predictions": ("PREDICTION_CHECKS",),
         "resuming": ("check_resuming",),
         "runners": ("check_runner_contract",),

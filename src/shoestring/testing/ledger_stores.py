@@ -17,7 +17,17 @@ from typing import Any
 
 from shoestring.core.deciding.decision import Why
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt, Status
+from shoestring.core.ledger.entries import (
+    Amendment,
+    Cost,
+    Entry,
+    Note,
+    Order,
+    Receipt,
+    StateLoss,
+    Status,
+    StudyDefinition,
+)
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Space
@@ -49,10 +59,10 @@ class WatchedMemory(MemoryStore):
         return ledger
 
 
-def an_opening(budget: str = "100 epochs") -> Opened:
+def an_opening(budget: str = "100 epochs") -> StudyDefinition:
     """Return the first entry of a small study."""
     space = Space({"lr": Float(1e-4, 1.0, log=True), "kind": Choice(["~odd", "naïve", "\u2028 \\ \" '"])})
-    return Opened(space=space, budget=Budget(budget), policy="random_search", settings={}, seed=7, max_steps=4)
+    return StudyDefinition(space=space, budget=Budget(budget), policy="random_search", settings={}, seed=7, max_steps=4)
 
 
 def an_order(number: int, until: int = 2) -> Order:
@@ -76,12 +86,12 @@ def entries_of_all_kinds() -> list[Entry]:
         Note(topic="enqueue", facts={"config": {"lr": 0.25, "kind": "naïve"}}),
         an_order(0),
         a_step(0, 1),
-        Lost(trial=0, resumable_step=0, seconds=1.5, why="a process ended: \x00 😀 \udcff 日本"),
+        StateLoss(trial=0, resumable_step=0, seconds=1.5, why="a process ended: \x00 😀 \udcff 日本"),
         a_step(0, 1),
         a_step(0, 2, math.nan),
         an_order(1),
         a_step(1, 1, -math.inf),
-        Amended(budget=Budget("2h"), policy="grid", settings={"points": [1, None, "~"]}, workers=3),
+        Amendment(budget=Budget("2h"), policy="grid", settings={"points": [1, None, "~"]}, workers=3),
         an_order(2, until=4),
     ]
 

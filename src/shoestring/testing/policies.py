@@ -29,7 +29,7 @@ from shoestring.core.deciding.comparison import BestIs
 from shoestring.core.deciding.decision import Decision, Train, Wait
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Amended, Direction, Entry, Note, Opened, Receipt
+from shoestring.core.ledger.entries import Amendment, Direction, Entry, Note, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice, Float, Int
@@ -48,7 +48,7 @@ from shoestring.testing.curves import (
 )
 
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})
-LISTED = Space.listed([{"row": row} for row in range(7)])
+LISTED = Space.from_configs([{"row": row} for row in range(7)])
 FINITE = Space({"layers": Int(1, 3), "optimizer": Choice(["sgd", "adam"])})
 ROUGH_CURVES: Source = EarlyEndingCurves(
     FailingCurves(DivergingCurves(NoisyCurves(DecayingCurves(setup_s=0.5), 0.2)), share=0.15)
@@ -59,7 +59,7 @@ _MAX_ENTRIES = 20_000  # studies in checks are far smaller; one with more entrie
 # studies in memory ---------------------------------------------------------------------------------------------------
 
 
-def make_opening(
+def make_definition(
     policy: Policy,
     *,
     space: Space = SPACE,
@@ -69,7 +69,7 @@ def make_opening(
     direction: Direction = "min",
     seed: int = 0,
     prices: Prices | None = None,
-) -> Opened:
+) -> StudyDefinition:
     """Return the first ledger entry of a study.
 
     Parameters
@@ -93,10 +93,10 @@ def make_opening(
 
     Returns
     -------
-    Opened
+    StudyDefinition
         The entry, to be passed to `simulate`.
     """
-    return Opened(
+    return StudyDefinition(
         space=space,
         budget=Budget(budget),
         policy=policy.name,
@@ -120,7 +120,7 @@ def simulate(policy: Policy, source: Source, *entries: Entry) -> Ending:
         Training curves: an object with `step(config, step)`, such as `DecayingCurves()`.
     *entries
         Ledger entries that the study begins with or continues from; the first one must come from
-        `shoestring.testing.make_opening`.
+        `shoestring.testing.make_definition`.
 
     Returns
     -------
@@ -287,7 +287,9 @@ def _check_runner_up(ledger: Ledger, order: Train, subject: str) -> None:
 
 def check_decisions_repeat(policy: Policy, light: bool = False) -> None:
     """The same ledger leads to the same decision, also by a policy that was restored from its settings."""
-    ledger = simulate(policy, ROUGH_CURVES, make_opening(policy, budget="12 epochs" if light else "60 epochs")).ledger
+    ledger = simulate(
+        policy, ROUGH_CURVES, make_definition(policy, budget="12 epochs" if light else "60 epochs")
+    ).ledger
     for count in range(1, len(ledger) + 1, 5 if light else 4):
         first, again = ledger.fork(count), ledger.fork(count)
         decision = policy.decide(first, first.decision_rng())
@@ -312,7 +314,7 @@ def check_orders(policy: Policy, light: bool = False) -> None:
     many = [("1 epochs", 3, 9), ("2 epochs", 1, 2), ("20 epochs", 3, 1), ("60 epochs", 1, 9), ("60 epochs", 5, 9)]
     many += [("40s", 1, 9), ("20s", 3, 1), ("$0.05 at 3/h", 2, 9), ("$0.05 at 3/h per machine", 3, 2)]
     for budget, workers, max_steps in few if light else many:
-        start = make_opening(policy, budget=budget, workers=workers, max_steps=max_steps)
+        start = make_definition(policy, budget=budget, workers=workers, max_steps=max_steps)
         ledger = simulate(watch(policy), ROUGH_CURVES, start).ledger
         assert not ledger.open_orders
         assert ledger.spent <= ledger.budget.total * (1 + 1e-9), f"{policy.name} spent {ledger.spent} of {budget}"
@@ -321,7 +323,7 @@ def check_orders(policy: Policy, light: bool = False) -> None:
 def check_priced_validation(policy: Policy, light: bool = False) -> None:
     """A study does not exceed its budget if validation passes have a price."""
     prices = Prices(validate_epochs=0.25)
-    start = make_opening(policy, budget="10 epochs" if light else "50 epochs", prices=prices, workers=2)
+    start = make_definition(policy, budget="10 epochs" if light else "50 epochs", prices=prices, workers=2)
     ledger = simulate(watch(policy), ROUGH_CURVES, start).ledger
     assert ledger.spent <= ledger.budget.total
 
@@ -329,7 +331,7 @@ def check_priced_validation(policy: Policy, light: bool = False) -> None:
 def check_restart(policy: Policy, light: bool = False) -> None:
     """A study that is interrupted and continued equals the study without the interruption."""
     for budget, workers in (("10 epochs", 2),) if light else (("40 epochs", 1), ("40 epochs", 3), ("60s", 2)):
-        whole = simulate(policy, ROUGH_CURVES, make_opening(policy, budget=budget, workers=workers)).ledger
+        whole = simulate(policy, ROUGH_CURVES, make_definition(policy, budget=budget, workers=workers)).ledger
         for cut in list_cuts(whole)[:: 7 if light else 5]:
             resumed = simulate(policy, ROUGH_CURVES, *whole.entries()[:cut]).ledger
             assert summarise(resumed) == summarise(whole), (
@@ -342,7 +344,7 @@ def check_finite_spaces(policy: Policy, light: bool = False) -> None:
     for space in (LISTED, FINITE):
         for workers in (3,) if light else (1, 3):
             steps = 2 if light else 5
-            start = make_opening(policy, space=space, budget="500 epochs", max_steps=steps, workers=workers)
+            start = make_definition(policy, space=space, budget="500 epochs", max_steps=steps, workers=workers)
             outcome = simulate(watch(policy), DecayingCurves(), start)
             assert outcome.reason == "policy", (
                 f"{policy.name} ends with {outcome.reason!r} after all configs of a finite space"
@@ -356,7 +358,7 @@ def check_queue(policy: Policy, light: bool = False) -> None:
         {"lr": 0.25, "layers": 1, "optimizer": "sgd"},
     ]
     queue = [Note(topic="enqueue", facts={"config": config}) for config in mine]
-    ledger = simulate(watch(policy), DecayingCurves(), make_opening(policy), *queue).ledger
+    ledger = simulate(watch(policy), DecayingCurves(), make_definition(policy), *queue).ledger
     tried = list({dumps(order.config): dict(order.config) for order in ledger.orders}.values())  # also within one run
     assert tried[:2] == mine, f"{policy.name} did not begin with the queued configs"
     half = ledger.entries()[: len(ledger) // 2]
@@ -368,8 +370,8 @@ def check_queue(policy: Policy, light: bool = False) -> None:
 def check_directions(policy: Policy, light: bool = False) -> None:
     """Maximising the negated values gives the same study as minimising."""
     budget = "12 epochs" if light else "60 epochs"
-    up = simulate(policy, NegatedCurves(ROUGH_CURVES), make_opening(policy, budget=budget, direction="max")).ledger
-    down = simulate(policy, ROUGH_CURVES, make_opening(policy, budget=budget)).ledger
+    up = simulate(policy, NegatedCurves(ROUGH_CURVES), make_definition(policy, budget=budget, direction="max")).ledger
+    down = simulate(policy, ROUGH_CURVES, make_definition(policy, budget=budget)).ledger
     assert summarise(up) == summarise(down)
 
 
@@ -377,8 +379,8 @@ def check_raised_budget(policy: Policy, light: bool = False) -> None:
     """A finished study continues when its budget is raised."""
     many = (("7 epochs", "60 epochs"), ("60 epochs", "61 epochs"), ("10s", "60s"))
     for first, second in (("5 epochs", "12 epochs"),) if light else many:
-        spent = simulate(policy, DecayingCurves(), make_opening(policy, budget=first)).ledger
-        more = Amended(budget=Budget(second))
+        spent = simulate(policy, DecayingCurves(), make_definition(policy, budget=first)).ledger
+        more = Amendment(budget=Budget(second))
         outcome = simulate(watch(policy), DecayingCurves(), *spent.entries(), more)
         if outcome.reason == "budget" and outcome.ledger.budget.unit == "epochs":
             assert outcome.ledger.spent == outcome.ledger.budget.total
@@ -387,10 +389,10 @@ def check_raised_budget(policy: Policy, light: bool = False) -> None:
 def check_takeover(policy: Policy, light: bool = False) -> None:
     """The policy continues a study that another policy began, also with open orders."""
     other = policies.make("random_search")
-    start = make_opening(other, budget="12 epochs" if light else "40 epochs", workers=2)
+    start = make_definition(other, budget="12 epochs" if light else "40 epochs", workers=2)
     begun = simulate(other, ROUGH_CURVES, start).ledger
     for cut in range(3, len(begun), 8):
-        change = Amended(policy=policy.name, settings=policies.settings_of(policy))
+        change = Amendment(policy=policy.name, settings=policies.settings_of(policy))
         simulate(watch(policy), ROUGH_CURVES, *begun.entries()[:cut], change)
 
 
@@ -407,7 +409,7 @@ def check_settings(policy: Policy, light: bool = False) -> None:
 
 def check_results_matter(policy: Policy, light: bool = False) -> None:
     """Curves with the opposite sign lead to different orders."""
-    start = make_opening(policy, budget="40 epochs" if light else "120 epochs", max_steps=9)
+    start = make_definition(policy, budget="40 epochs" if light else "120 epochs", max_steps=9)
     assert list_orders(simulate(policy, DecayingCurves(), start).ledger) != list_orders(
         simulate(policy, NegatedCurves(DecayingCurves()), start).ledger
     ), f"{policy.name} decides the same whatever training reports"
@@ -415,7 +417,7 @@ def check_results_matter(policy: Policy, light: bool = False) -> None:
 
 def check_best_trained_longest(policy: Policy, light: bool = False) -> None:
     """On curves that never cross, the trial with the best first loss is trained at least as far as the median one."""
-    start = make_opening(policy, budget="40 epochs" if light else "120 epochs")
+    start = make_definition(policy, budget="40 epochs" if light else "120 epochs")
     ledger = simulate(policy, ParallelCurves(DecayingCurves()), start).ledger
     last = ledger.orders[-1].trial  # the budget limit may have cut it short
     steps = {trial.number: trial.steps for trial in ledger.trials if trial.losses and trial.number != last}
@@ -427,7 +429,7 @@ def check_best_trained_longest(policy: Policy, light: bool = False) -> None:
 
 def check_runner_up(policy: Policy, light: bool = False) -> None:
     """At least one order names a runner-up and its score."""
-    start = make_opening(policy, budget="40 epochs" if light else "120 epochs")
+    start = make_definition(policy, budget="40 epochs" if light else "120 epochs")
     ledger = simulate(watch(policy), DecayingCurves(), start).ledger
     assert any("runner_up" in order.why for order in ledger.orders), f"{policy.name} never names a runner-up in `why`"
 

@@ -23,7 +23,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
 from shoestring.runners.simulated.simulated_runner import Source
 from shoestring.testing.curves import DecayingCurves, NegatedCurves
-from shoestring.testing.policies import ROUGH_CURVES, Check, fingerprint, make_opening, restore_policy, simulate
+from shoestring.testing.policies import ROUGH_CURVES, Check, fingerprint, make_definition, restore_policy, simulate
 
 
 def iterate_decisions(ledger: Ledger, every: int = 1) -> Iterator[tuple[Ledger, Order]]:
@@ -42,7 +42,7 @@ def check_predictions(policy: Policy, light: bool = False) -> None:
         (NegatedCurves(ROUGH_CURVES), "max"),
     )
     for source, direction in sources:
-        start = make_opening(policy, budget="30 epochs" if light else "90 epochs", direction=direction)
+        start = make_definition(policy, budget="30 epochs" if light else "90 epochs", direction=direction)
         for ledger, order in iterate_decisions(simulate(policy, source, start).ledger):
             prediction = predicting.predict(ledger, order)
             if prediction is not None:
@@ -69,7 +69,7 @@ def _check_curves(ledger: Ledger, order: Order, prediction: Prediction, subject:
 
 def check_predicting_has_no_effect(policy: Policy, light: bool = False) -> None:
     """The same ledger leads to the same prediction, also by a restored policy; and predicting changes no decision."""
-    start = make_opening(policy, budget="30 epochs" if light else "60 epochs")
+    start = make_definition(policy, budget="30 epochs" if light else "60 epochs")
     ledger = simulate(policy, ROUGH_CURVES, start).ledger
     for then, order in iterate_decisions(ledger, every=5 if light else 3):
         before = fingerprint(then)

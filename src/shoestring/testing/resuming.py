@@ -131,6 +131,6 @@ def check_resuming(target: str, config: Config, folder: Path, max_steps: int = 2
 
 def _ask(worker: WorkerProcess) -> dict[str, Any]:
     answer = worker.receive()
-    assert answer is not None, worker.how_it_ended()
+    assert answer is not None, worker.describe_exit()
     assert answer["is"] not in ("failed", "unusable"), answer["text"]
     return dict(answer)

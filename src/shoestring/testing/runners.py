@@ -20,7 +20,7 @@ import numpy as np
 
 from shoestring.core.deciding.decision import Decision, Finish, Train
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Lost, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.runner import Runner
@@ -122,8 +122,8 @@ class Greedy:
         return Train(trial=best.number, config=best.config, until=best.steps + int(rng.integers(1, 3)))
 
 
-def make_opened(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> Opened:
-    return Opened(
+def make_definition(budget: str = "15 epochs", workers: int = 1, seed: int = 7) -> StudyDefinition:
+    return StudyDefinition(
         space=SPACE,
         budget=Budget(budget),
         policy="greedy",
@@ -175,7 +175,7 @@ def check_runner_contract(make: MakeRunner, folder: Path, *, cuts: Sequence[int]
     AssertionError
         If the runner breaks the contract.
     """
-    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_opened()]))
+    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_definition()]))
     check_parity(make, folder / "uncut", expected)
     check_continuing_study(make, folder / "cut", expected, cuts)
     check_submitting_twice(make, folder / "twice")
@@ -184,7 +184,7 @@ def check_runner_contract(make: MakeRunner, folder: Path, *, cuts: Sequence[int]
 
 def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
     """Orders and outcomes equal those of the simulated runner; receipts have the texts of failures and no negative costs."""
-    ledger = run_study(make(folder), Ledger([make_opened()]))
+    ledger = run_study(make(folder), Ledger([make_definition()]))
     assert decisions(ledger) == decisions(expected)
     assert outcomes(ledger) == outcomes(expected)
     assert ledger.spent == expected.spent
@@ -197,7 +197,7 @@ def check_parity(make: MakeRunner, folder: Path, expected: Ledger) -> None:
 
 def check_continuing_study(make: MakeRunner, folder: Path, expected: Ledger, cuts: Sequence[int]) -> None:
     """A study that is stopped, and continued by a new runner in the same folder, has the same result as without the stop."""
-    ledger = Ledger([make_opened()])
+    ledger = Ledger([make_definition()])
     for cut in (*cuts, math.inf):
         ledger = run_study(make(folder), Ledger(ledger.entries()), stop_after=cut)
     assert decisions(ledger) == decisions(expected)
@@ -209,7 +209,7 @@ def check_submitting_twice(make: MakeRunner, folder: Path) -> None:
     """Submitting an order a second time changes nothing; orders are identified by their numbers."""
     runner = make(folder)
     order = Order(number=0, trial=0, config=CONFIGS[0], until=2)
-    ledger = Ledger([make_opened()])
+    ledger = Ledger([make_definition()])
     try:
         runner.start(ledger)
         ledger = ledger.append(order)
@@ -233,7 +233,7 @@ def check_former_configs(make: MakeRunner, folder: Path) -> None:
         Order(number=n, trial=0, config={"rate": rates[until - 1], "kind": "good"}, until=until)
         for n, until in enumerate((1, 3, 4))
     ]
-    ledger, state, values = Ledger([make_opened()]), 1.0, []
+    ledger, state, values = Ledger([make_definition()]), 1.0, []
     for rate in rates:
         state = next_state({"rate": rate}, state)
         values.append(repr(state))
@@ -246,7 +246,7 @@ def check_former_configs(make: MakeRunner, folder: Path) -> None:
         try:
             resumable_step = runner.start(ledger).get(0, 0)
             if ledger.trials[0].resumable_step != resumable_step:
-                ledger = ledger.append(Lost(trial=0, resumable_step=resumable_step))
+                ledger = ledger.append(StateLoss(trial=0, resumable_step=resumable_step))
             runner.submit(order, resumable_step, ledger.former_configs(0))
             while ledger.open_orders:
                 for entry in runner.wait(math.inf):

@@ -9,12 +9,12 @@ import pytest
 from ray_code import CONFIGS, Quick, loss_at
 
 from shoestring import Space, Study, tune
-from shoestring.core.ledger.entries import Lost
+from shoestring.core.ledger.entries import StateLoss
 from shoestring.errors import RunnerError, StudyError
 from shoestring.runners.checkpoints.remote_store import RemoteStore
 from shoestring.testing.checkpoint_stores import check_checkpoint_store_contract, keep_file
 
-SPACE = Space.listed(CONFIGS)
+SPACE = Space.from_configs(CONFIGS)
 
 
 def test_memory_keeps_the_contract(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_study_continues_from_checkpoints_in_s3(s3: str, tmp_path: Path) -> No
     tune(Quick, SPACE, "12 epochs", checkpoints=place, **how)
     study = tune(Quick, SPACE, "30 epochs", **how)  # the same place, though it is not named again
     assert study.spent == 30
-    assert not any(isinstance(entry, Lost) for entry in study.ledger.entries()), (
+    assert not any(isinstance(entry, StateLoss) for entry in study.ledger.entries()), (
         "all trials continued from their checkpoints"
     )
     best = Study.open(store=store).best
@@ -57,7 +57,7 @@ def test_a_study_continues_from_checkpoints_in_s3(s3: str, tmp_path: Path) -> No
     assert best.load(Quick).done == best.step
     assert best.value == loss_at(best.config, best.step)
     assert not list(tmp_path.glob("*checkpoints*"))
-    with pytest.raises(StudyError, match="has its checkpoints at s3://bucket/studies, not at s3://bucket/other"):
+    with pytest.raises(StudyError, match=r"s3://bucket/studies,.* s3://bucket/other"):
         tune(Quick, SPACE, "40 epochs", checkpoints=f"{s3}/other", **how)
 
 

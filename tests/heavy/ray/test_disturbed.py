@@ -15,7 +15,7 @@ from postgres_server import new_database
 from ray_code import CONFIGS, GATE, SlowCurve, loss_at
 
 from shoestring import Space
-from shoestring.core.ledger.entries import Cost, Entry, Lost, Receipt
+from shoestring.core.ledger.entries import Cost, Entry, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
@@ -24,7 +24,7 @@ from shoestring.runners.ray.ray_runner import RayRunner
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
 from shoestring.study.study import Study
 
-SPACE = Space.listed(CONFIGS)
+SPACE = Space.from_configs(CONFIGS)
 BUDGET, MAX_STEPS = 72, 12
 POLICIES = ("bhpt", "thrift")
 SILENT_S = 4.0  # 10 by default; nodes are looked at every half second and asked every two seconds, as by default
@@ -93,13 +93,13 @@ def test_a_study_survives_nodes_that_die_fall_silent_and_are_added(
     for policy, study in studies.items():
         check_ledger(study.ledger, policy)
         assert study.ledger.spent == BUDGET
-        lost = [entry for entry in study.ledger.entries() if isinstance(entry, Lost)]
+        lost = [entry for entry in study.ledger.entries() if isinstance(entry, StateLoss)]
         assert all(entry.seconds <= SILENT_S + 5 for entry in lost), "what a silent node may cost: 15 s by default"
 
 
-def find_silent(ledger: Ledger) -> list[Lost]:
+def find_silent(ledger: Ledger) -> list[StateLoss]:
     """Return the losses that we noticed, long before Ray would have noticed."""
-    lost = [entry for entry in ledger.entries() if isinstance(entry, Lost)]
+    lost = [entry for entry in ledger.entries() if isinstance(entry, StateLoss)]
     return [entry for entry in lost if entry.why == f"its node was silent for {SILENT_S:g} s"]
 
 
@@ -116,7 +116,7 @@ def blocked_steps() -> Iterator[None]:
 def has_two_workers_again(study: Study) -> bool:
     """Return whether two workers have sent receipts since one died."""
     entries = list(study.ledger.entries())
-    lost = [number for number, entry in enumerate(entries) if isinstance(entry, Lost) and entry.death]
+    lost = [number for number, entry in enumerate(entries) if isinstance(entry, StateLoss) and entry.death]
     return len({e.worker for e in entries[lost[-1] :] if isinstance(e, Receipt)}) >= 2 if lost else False
 
 

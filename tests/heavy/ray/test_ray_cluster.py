@@ -13,7 +13,7 @@ from conftest import HERE, Nodes, start_driver
 from ray_code import CONFIGS, DriverOnlyFolder, HoldsTheLock, Quick, SlowCurve, loss_at, never_saves, plain
 
 from shoestring import Space, tune
-from shoestring.core.ledger.entries import Lost, Note, Receipt
+from shoestring.core.ledger.entries import Note, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore
@@ -29,13 +29,13 @@ from shoestring.testing.runners import (
     CurveSource,
     check_continuing_study,
     check_runner_contract,
-    make_opened,
+    make_definition,
     outcomes,
     run_study,
 )
 
 pytestmark = pytest.mark.usefixtures("connected")
-SPACE = Space.listed(CONFIGS)
+SPACE = Space.from_configs(CONFIGS)
 
 
 def receipts(ledger: Ledger) -> list[Receipt]:
@@ -47,9 +47,9 @@ def test_one_worker_keeps_the_contract(tmp_path: Path) -> None:
 
 
 def test_three_workers_train_what_one_trains(tmp_path: Path) -> None:
-    ledger = run_study(RayRunner(Curve, Checkpoints(tmp_path), workers=3), Ledger([make_opened(workers=3)]))
+    ledger = run_study(RayRunner(Curve, Checkpoints(tmp_path), workers=3), Ledger([make_definition(workers=3)]))
     values = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(ledger)}
-    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_opened()]))
+    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_definition()]))
     common = {(trial, step): (value, status) for _, trial, step, value, status in outcomes(expected)}
     both = values.keys() & common.keys()
     assert {key: values[key] for key in both} == {key: common[key] for key in both}
@@ -61,7 +61,7 @@ def test_three_workers_train_what_one_trains(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bytes through the driver", "s3"])
 def test_a_stopped_study_continues_from_its_checkpoints(kind: str, s3: str, tmp_path: Path) -> None:
     places = itertools.count()
-    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_opened()]))
+    expected = run_study(SimulatedRunner(CurveSource()), Ledger([make_definition()]))
     store: Path | str | CheckpointStore = (
         DriverOnlyFolder(tmp_path / "kept") if kind != "s3" else f"{s3}/runs-{next(places)}"
     )
@@ -115,7 +115,7 @@ def test_code_that_cannot_save_keeps_its_worker_until_another_trial_needs_it(tmp
         workers=2,
         progress=False,
     )
-    lost = [entry for entry in study.ledger.entries() if isinstance(entry, Lost)]
+    lost = [entry for entry in study.ledger.entries() if isinstance(entry, StateLoss)]
     assert study.spent == 30
     assert {entry.resumable_step for entry in lost} == {0}
     assert {entry.why for entry in lost} == {"another trial needed its worker, and it could not be saved"}
@@ -126,7 +126,7 @@ def test_code_that_cannot_save_keeps_its_worker_until_another_trial_needs_it(tmp
 def test_a_plain_function_loses_nothing(tmp_path: Path) -> None:
     study = tune(plain, SPACE, "8 epochs", runner="ray", workers=2, store=str(tmp_path / "s.db"), progress=False)
     assert study.spent == 8
-    assert not [entry for entry in study.ledger.entries() if isinstance(entry, Lost)]
+    assert not [entry for entry in study.ledger.entries() if isinstance(entry, StateLoss)]
     assert not list(tmp_path.glob("*checkpoints*"))
 
 
@@ -168,7 +168,7 @@ def test_workers_take_custom_resources_and_the_price_of_their_node(connected: No
         assert {"market=spot", "spot", "highmem"} <= describe_node(node.node_id)
         cluster = RayCluster(cpus=0.5, resources={"highmem": 1}, prices={"market=spot": 0.4})
         runner = RayRunner(plain, Checkpoints(Path("unused")), 2, cluster)
-        runner.start(Ledger([make_opened()]))
+        runner.start(Ledger([make_definition()]))
         assert runner.workers == 1, "the cluster has no more of this resource"
         assert [worker.price_factor for worker in runner._pool.ready] == [0.4]
         runner.close()
@@ -212,7 +212,7 @@ def test_a_driver_that_gets_sigterm_pauses_and_exits(
     assert driver.returncode == 143, errors
     assert json.loads(output)["reason"] == "stopped"
     stopped = Study.open("s", tmp_path / "s.db")
-    assert stopped.ledger.opened.target["cluster"] == {"address": connected.address, "cpus": 1.0}
+    assert stopped.ledger.definition.target["cluster"] == {"address": connected.address, "cpus": 1.0}
     paused = {(trial.number, trial.steps) for trial in stopped.trials if trial.steps}
     in_folder = {
         (int(path.parent.name[-4:]), int(path.name[-6:])) for path in (tmp_path / "kept/s").glob("trial-*/step-??????")

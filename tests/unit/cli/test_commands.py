@@ -127,13 +127,13 @@ def test_a_run_without_a_policy_keeps_the_policy_of_the_study(shoestring: Shoest
     assert (begun["policy"], begun["settings"]["reduction_factor"]) == ("asha", 4)
     again = shoestring(*run("train", "25 epochs"), "--json")
     assert (again.json["policy"], again.json["settings"]) == ("asha", begun["settings"])
-    assert "changed: the budget is now 25 epochs\n" in again.err
+    assert re.search("^changed: .* 25 epochs$", again.err, re.M)
     reset = shoestring(*run("train", "30 epochs"), "--set", "reduction_factor=2", "--json")
     assert (reset.json["policy"], reset.json["settings"]["reduction_factor"]) == ("asha", 2)
-    assert "the policy is now asha with" in reset.err
+    assert re.search("^changed: .* asha .*reduction_factor=2", reset.err, re.M)
     other = shoestring(*run("train", "30 epochs"), "--policy", "random_search", "--json")
     assert other.json["policy"] == "random_search"
-    assert "changed: the policy is now random_search\n" in other.err
+    assert re.search("^changed: .* random_search$", other.err, re.M)
     assert "changed" not in shoestring(*run("train", "30 epochs"), "--policy", "random_search").err
     assert shoestring(*run("train", "30 epochs"), "--set", "reduction_factor=2", code=2).err.startswith("PolicyError")
 
@@ -143,7 +143,7 @@ def test_a_run_without_workers_keeps_the_number_of_the_study(shoestring: Shoestr
     assert shoestring(*run("train", "4 epochs"), "--quiet", "--json", "--deadline", "0s").json["workers"] == 2
     one = shoestring(*run("train", "4 epochs"), "--workers", "1", "--json")
     assert one.json["workers"] == 1
-    assert "changed: workers are now 1\n" in one.err
+    assert re.search("^changed: .* 1$", one.err, re.M)
 
 
 def test_a_study_of_python_continues_without_a_warning_of_changed_code(shoestring: Shoestring) -> None:
@@ -197,7 +197,7 @@ def test_code_that_cannot_save_is_noted_once_after_its_first_report(shoestring: 
 
 def test_a_policy_that_ends_early_shows_how_much_is_left(shoestring: Shoestring) -> None:
     words = [*run("train", "90 epochs"), "--policy", "replay_fixed", "--set", 'orders=[[0,{"lr":0.5},5]]']
-    assert "85 epochs of 90 epochs left unspent" in shoestring(*words).err
+    assert "85 epochs of 90 epochs" in shoestring(*words).err
 
 
 def test_parameters_without_a_placeholder_in_a_command_are_named(shoestring: Shoestring) -> None:
@@ -213,7 +213,8 @@ def test_texts_of_training_code_cannot_act_on_the_terminal(shoestring: Shoestrin
     for text in (result.out, result.err, status.out):
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
     assert "\\x1b[2J" in result.err
-    assert "more characters cut)" in result.err
+    assert re.search(r"\(\d{2},\d{3} ", result.err), "the number of characters that were cut"
+    assert len(result.err) < 10_000
     rows = [json.loads(line) for line in shoestring("export", *STORE, "--ledger").out.splitlines()]
     failures = [row["text"] for row in rows if row["kind"] == "receipt"]
     assert failures
@@ -231,11 +232,11 @@ def test_errors_are_one_line_whatever_they_quote(shoestring: Shoestring) -> None
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("expensive", "ValueError: the reported cost 1e+308 must be seconds"), ("leaving", "GeneratorExit: of my own")],
+    [("expensive", r"ValueError: .* 1e\+308 "), ("leaving", "GeneratorExit: of my own")],
 )
 def test_unusual_exceptions_of_training_code_are_failures(shoestring: Shoestring, name: str, message: str) -> None:
     result = shoestring(*run(name), "--policy", "random_search", code=1)
-    assert message in result.err
+    assert re.search(message, result.err)
     if name == "expensive":
         assert "Traceback" not in result.err
 
@@ -246,7 +247,7 @@ def test_unusual_exceptions_of_training_code_are_failures(shoestring: Shoestring
 def test_a_deadline_of_zero_trains_nothing(shoestring: Shoestring) -> None:
     result = shoestring(*run("train"), "--deadline", "0s", "--json")
     assert (result.json["spent"], result.json["orders"], result.json["reason"]) == (0, 0, "deadline")
-    assert "continue with: shoestring resume" in result.err
+    assert "shoestring resume" in result.err
 
 
 def test_the_exit_codes_are_in_the_help(shoestring: Shoestring) -> None:
@@ -309,7 +310,7 @@ def test_logs_of_a_command(shoestring: Shoestring) -> None:
     assert shoestring("logs", "0", *STORE, "--tail", "1").out == "1.5\n"
     assert shoestring("logs", "0", *STORE, "--stderr").out == "warned\n"
     assert shoestring("logs", "0", *STORE, "--stderr", "--json").json["text"] == "warned\n"
-    assert "no trial 7" in shoestring("logs", "7", *STORE, code=2).err
+    assert "trial 7:" in shoestring("logs", "7", *STORE, code=2).err
     assert "0 or more" in shoestring("logs", "0", *STORE, "--tail", "-1", code=2).err
 
 
@@ -331,9 +332,9 @@ def test_a_report_shows_the_chosen_decision(shoestring: Shoestring, tmp_path: Pa
     result = shoestring("report", "train", "--order", "12", "--compare", "asha", *STORE, "--json").json
     page = (tmp_path / result["report"]).read_text("utf-8")
     assert "Order 12 trained trial" in page
-    assert "What asha would have paused" in page
+    assert "asha" in page.partition('<section id="replayed">')[2]
     wrong = shoestring("report", "train", "--order", "77", *STORE, code=2)
-    assert "there is no order 77 in 'train': its orders are 0 to " in wrong.err
+    assert "order 77 in 'train'" in wrong.err
     shoestring(*run("unlucky", "9 epochs"))
     several = shoestring("report", "--order", "1", *STORE, code=2)
     assert "--order 1 is for one study: give its name, one of train, unlucky" in several.err

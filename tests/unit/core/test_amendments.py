@@ -9,13 +9,13 @@ import pytest
 
 from shoestring.core.ledger.amendments import find_amendment, find_changes
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Amended, Opened
+from shoestring.core.ledger.entries import Amendment, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Space
 from shoestring.errors import StudyError
 
-OPENED = Opened(
+OPENED = StudyDefinition(
     space=Space({"x": Float(0, 1), "c": Choice(["a", "b"])}),
     budget=Budget("10 epochs"),
     policy="asha",
@@ -39,13 +39,13 @@ def test_the_checkpoint_folder_stays_when_it_is_not_given_again() -> None:
 @pytest.mark.parametrize(
     ("change", "amended"),
     [
-        ({"budget": Budget("20 epochs")}, Amended(budget=Budget("20 epochs"))),
-        ({"workers": 3}, Amended(workers=3)),
-        ({"policy": "grid", "settings": {}}, Amended(policy="grid", settings={})),
-        ({"settings": {"reduction_factor": 4}}, Amended(policy="asha", settings={"reduction_factor": 4})),
+        ({"budget": Budget("20 epochs")}, Amendment(budget=Budget("20 epochs"))),
+        ({"workers": 3}, Amendment(workers=3)),
+        ({"policy": "grid", "settings": {}}, Amendment(policy="grid", settings={})),
+        ({"settings": {"reduction_factor": 4}}, Amendment(policy="asha", settings={"reduction_factor": 4})),
     ],
 )
-def test_allowed_changes_become_an_amendment(change: dict[str, Any], amended: Amended) -> None:
+def test_allowed_changes_become_an_amendment(change: dict[str, Any], amended: Amendment) -> None:
     ledger = Ledger([OPENED])
     found = find_amendment(ledger, "s", replace(OPENED, **change), seed_given=True)
     assert found == amended

@@ -98,5 +98,7 @@ def test_durations_that_cannot_be_read(text: str) -> None:
 
 @pytest.mark.parametrize("price", [-0.1, float("nan"), float("inf"), "1", None])
 def test_prices_out_of_range(price: float) -> None:
-    with pytest.raises(BudgetError, match="0 or more"):
+    with pytest.raises(BudgetError) as caught:
         Prices(price)
+    rule = "must be a finite number, 0 or more"
+    assert str(caught.value) == f"the price of a validation pass, {price!r} epochs, {rule}"

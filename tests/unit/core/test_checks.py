@@ -58,11 +58,26 @@ def test_none_is_allowed_for_optional_settings(rule: str) -> None:
     assert message_about(rule, 0, 1, "because", "Try 1.", optional=True)
 
 
-def test_the_message_states_the_rule() -> None:
-    assert "a number from 0, at most 1:" in message_about("require_share", 2, "b", "r")
-    assert "a number above 0, at most 1:" in message_about("require_share", 0, "b", "r", may_be_zero=False)
-    assert "a number from 0, below 1:" in message_about("require_share", 1, "b", "r", may_be_one=False)
-    assert "a number above 3:" in message_about("require_between", 2, 3.0, math.inf, "b", "r")
+@pytest.mark.parametrize(
+    ("rule", "value", "bounds", "options", "words"),
+    [
+        ("require_whole", 1, (2,), {}, "an integer >= 2"),
+        ("require_whole", 10**400, (2,), {}, "an integer >= 2 and <= 10000000"),
+        ("require_between", 2, (0.0, 1.0), {}, "a number between 0 and 1"),
+        ("require_between", 2, (3.0, math.inf), {}, "a number above 3"),
+        ("require_within", 2, (0.0, 1.0), {}, "a number from 0 to 1"),
+        ("require_within", 0, (1.0, math.inf), {}, "a number >= 1"),
+        ("require_at_least", -1, (0.0,), {}, "a finite number >= 0"),
+        ("require_share", 2, (), {}, "a number from 0, at most 1"),
+        ("require_share", 0, (), {"may_be_zero": False}, "a number above 0, at most 1"),
+        ("require_share", 1, (), {"may_be_one": False}, "a number from 0, below 1"),
+    ],
+)
+def test_the_message_states_the_rule(
+    rule: str, value: Any, bounds: tuple[float, ...], options: dict[str, bool], words: str
+) -> None:
+    message = message_about(rule, value, *bounds, "it is a count", "Try 3.", **options)
+    assert message == f"Owner(x={value!r}) must be {words}: it is a count. Try 3."
 
 
 def test_settings_that_are_words() -> None:

@@ -94,10 +94,10 @@ def test_an_inactive_choice_equals_itself_and_no_option() -> None:
 
 
 def test_a_listed_parameter_that_some_row_lacks_is_conditional() -> None:
-    space = Space.listed([{"a": 1, "b": 5}, {"a": 2}, {"a": 1}, {"a": 2, "b": 9}])
+    space = Space.from_configs([{"a": 1, "b": 5}, {"a": 2}, {"a": 1}, {"a": 2, "b": 9}])
     rows = encode(space, list(space.rows or ()))
     assert len(np.unique(rows, axis=0)) == 4
-    only_presence = Space.listed([{"a": 1, "b": 5}, {"a": 1}])
+    only_presence = Space.from_configs([{"a": 1, "b": 5}, {"a": 1}])
     rows = encode(only_presence, list(only_presence.rows or ()))
     assert rows.tolist() == [[1.0], [0.0]]
     assert kernel_for(Encoding(only_presence)).n_dims == 1

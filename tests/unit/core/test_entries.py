@@ -7,14 +7,25 @@ import math
 import pytest
 
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import FORMAT, Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt, from_stored
+from shoestring.core.ledger.entries import (
+    FORMAT,
+    Amendment,
+    Cost,
+    Entry,
+    Note,
+    Order,
+    Receipt,
+    StateLoss,
+    StudyDefinition,
+    from_stored,
+)
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Space
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import StudyError, UnknownFormat
 
 SPACE = Space({"z": Float(1e-4, 1, log=True), "a": Choice(["x", None, True]), "m": Int(1, 3, when={"a": ["x"]})})
-OPENED = Opened(
+OPENED = StudyDefinition(
     space=SPACE,
     budget=Budget("$20 at 2.50/h per machine"),
     policy="asha",
@@ -46,9 +57,9 @@ ENTRIES: list[Entry] = [
         order=0, trial=0, step=1, value=math.nan, cost=Cost(setup=1, train=2, validate=3), status="diverged", at=2.0
     ),
     Receipt(order=0, trial=0, step=1, value=None, status="failed", text="Error: \udcff\n\x00 ✗", saved_step=1),
-    Lost(trial=0, resumable_step=0, seconds=2.5, why="the process ended"),
-    Amended(budget=Budget("2h"), workers=3),
-    Amended(policy="hyperband", settings={}),
+    StateLoss(trial=0, resumable_step=0, seconds=2.5, why="the process ended"),
+    Amendment(budget=Budget("2h"), workers=3),
+    Amendment(policy="hyperband", settings={}),
     Note(topic="enqueue", facts={"config": {"z": 0.5, "a": None}}),
 ]
 
@@ -63,9 +74,9 @@ def test_an_entry_is_read_back_as_it_was_written(entry: Entry) -> None:
 
 
 def test_an_amendment_keeps_unchanged_fields_absent() -> None:
-    again = from_stored("amended", loads(dumps(Amended(workers=3).body())))
-    assert again == Amended(workers=3)
-    assert from_stored("amended", {"policy": "grid", "settings": {}}) == Amended(policy="grid", settings={})
+    again = from_stored("amended", loads(dumps(Amendment(workers=3).body())))
+    assert again == Amendment(workers=3)
+    assert from_stored("amended", {"policy": "grid", "settings": {}}) == Amendment(policy="grid", settings={})
 
 
 def test_an_order_knows_which_steps_it_validates() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Note, Opened, Order
+from shoestring.core.ledger.entries import Entry, Note, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
 from shoestring.errors import DecisionError, StaleLedger, StudyError
 
-OPENED = Opened(
+OPENED = StudyDefinition(
     space=Space({"x": Float(0, 1)}),
     budget=Budget("1000000 epochs"),
     policy="p",
@@ -88,7 +88,7 @@ def test_the_message_of_a_consumed_ledger_names_what_to_use_instead() -> None:
 def test_the_entries_of_a_consumed_ledger_can_be_read() -> None:
     ledger = Ledger([OPENED]).append(order(0))
     ledger.append(order(1))
-    assert (len(ledger), ledger.entries(), ledger.opened) == (2, [OPENED, order(0)], OPENED)
+    assert (len(ledger), ledger.entries(), ledger.definition) == (2, [OPENED, order(0)], OPENED)
     assert len(ledger.fork().trials) == 1
 
 
@@ -124,7 +124,7 @@ def test_appending_does_not_absorb_old_entries_again() -> None:
     n_absorbed = 0
 
     class Counting:
-        def start(self, opened: Opened) -> int:
+        def start(self, definition: StudyDefinition) -> int:
             return 0
 
         def absorb(self, state: int, entry: object) -> int:
@@ -143,7 +143,7 @@ def test_appending_does_not_absorb_old_entries_again() -> None:
 def test_a_ledger_can_be_pickled() -> None:
     plain: dict[str, Any] = {"why": {}, "memo": {}}
     ledger = Ledger([OPENED, order(0, **plain)]).append(order(1, **plain))
-    restored = Ledger.restored(OPENED, ledger.state, 3, lambda: ledger.entries())  # functions cannot be pickled
+    restored = Ledger.restore(OPENED, ledger.state, 3, lambda: ledger.entries())  # functions cannot be pickled
     for original in (ledger, restored):
         again = pickle.loads(pickle.dumps(original))
         assert again.entries()[1:] == ledger.entries()[1:]
@@ -152,7 +152,7 @@ def test_a_ledger_can_be_pickled() -> None:
 
 def test_appending_a_proposed_entry_returns_the_proposed_ledger() -> None:
     ledger = Ledger(
-        [Opened(space=Space({"x": Float(0, 1)}), budget=Budget("9 epochs"), policy="p", settings={}, seed=0)]
+        [StudyDefinition(space=Space({"x": Float(0, 1)}), budget=Budget("9 epochs"), policy="p", settings={}, seed=0)]
     )
     first = Order(number=0, trial=0, config={"x": 0.1}, until=1)
     proposed = ledger.propose(first)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.order_closing import OpenOrders
 from shoestring.core.ledger.views import BetweenStops
@@ -16,7 +16,7 @@ from shoestring.core.space.space import Space
 from shoestring.runners.simulated.simulated_runner import assign_workers
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
-DEATH = Lost(trial=0, resumable_step=0, seconds=1.0, why="killed", death=True)
+DEATH = StateLoss(trial=0, resumable_step=0, seconds=1.0, why="killed", death=True)
 
 
 def order(number: int, trial: int, until: int = 4) -> Order:
@@ -28,10 +28,10 @@ def receipt(number: int, trial: int, step: int, **more: Any) -> Receipt:
 
 
 def make_ledger(entries: Iterable[Entry]) -> Ledger:
-    opened = Opened(
+    definition = StudyDefinition(
         space=SPACE, budget=Budget("100 epochs"), policy="asha", settings={}, seed=1, max_steps=9, workers=2
     )
-    return Ledger([opened, order(0, 0), order(1, 1), *entries])
+    return Ledger([definition, order(0, 0), order(1, 1), *entries])
 
 
 CASES: dict[str, tuple[list[Entry], set[int]]] = {
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[list[Entry], set[int]]] = {
         [receipt(0, 0, 1), DEATH, receipt(0, 0, 1), DEATH, receipt(0, 0, 1), DEATH],
         {1},
     ),
-    "losses without a death": ([Lost(trial=0, resumable_step=0) for _ in range(3)], {0, 1}),
+    "losses without a death": ([StateLoss(trial=0, resumable_step=0) for _ in range(3)], {0, 1}),
     "the third death of another order": ([DEATH, DEATH, DEATH, order(2, 0), DEATH, DEATH], {1, 2}),
     "three deaths twice": ([DEATH, DEATH, DEATH, order(2, 0), DEATH, DEATH, DEATH], {1}),
 }

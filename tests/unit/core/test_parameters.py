@@ -17,7 +17,7 @@ from shoestring.errors import SpaceError
 @pytest.mark.parametrize(
     ("parameter", "words"),
     [
-        (Float(1, 0), ["low 1", "below high 0", "constant"]),
+        (Float(1, 0), ["low 1 must be below high 0; for one value use constant"]),
         (Float(1.0, 1.0), ["constant"]),
         (Float(2**53, 2**53 + 1), ["are the same float", "constant"]),
         (Float(0, math.inf), ["finite", "inf"]),
@@ -150,12 +150,12 @@ def test_levels_include_both_ends() -> None:
     [
         (5, ["lr = 5", "lr = { float = [1e-4, 1.0], log = true }", '{"lr": {"float": [1e-4, 1.0], "log": True}}']),
         ({}, ["exactly one kind"]),
-        ({"flot": [0, 1]}, ["Did you mean 'float'?"]),
+        ({"flot": [0, 1]}, ["'flot'", "'float'?"]),
         ({"float": [0, 1], "int": [0, 1]}, ["exactly one kind"]),
         ({"float": [0]}, ["float = [0]", "[low, high]"]),
         ({"choice": "abc"}, ["a list of options"]),
         ({"choice": ["a"], "log": True}, ["unknown setting 'log'"]),
-        ({"float": [0, 1], "lgo": True}, ["Did you mean 'log'?"]),
+        ({"float": [0, 1], "lgo": True}, ["'lgo'", "'log'?"]),
         ({"float": [0, 1], 5: True}, ["unknown setting 5"]),
     ],
 )

@@ -16,7 +16,7 @@ from shoestring.core.deciding.policy import (
     train_best_unfinished,
 )
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Note, Opened, Order, Receipt, from_stored
+from shoestring.core.ledger.entries import Note, Order, Receipt, StudyDefinition, from_stored
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Constant, Float, Int
 from shoestring.core.space.space import Space
@@ -24,7 +24,7 @@ from shoestring.core.values.strict_json import dumps, loads
 
 
 def new_ledger(space: Space, seed: int = 0) -> Ledger:
-    return Ledger([Opened(space=space, budget=Budget("1000000 epochs"), policy="p", settings={}, seed=seed)])
+    return Ledger([StudyDefinition(space=space, budget=Budget("1000000 epochs"), policy="p", settings={}, seed=seed)])
 
 
 def draw_configs(ledger: Ledger, count: int) -> list[dict[str, object]]:
@@ -45,7 +45,7 @@ def draw_configs(ledger: Ledger, count: int) -> list[dict[str, object]]:
         Space({"c": Constant(1)}),
         Space({"n": Int(1, 1000)}),
         Space({"kind": Choice(list("abcdefgh")), **{f"n_{k}": Int(1, 9, when={"kind": k}) for k in "abcdefgh"}}),
-        Space.listed([{"row": i} for i in range(23)]),
+        Space.from_configs([{"row": i} for i in range(23)]),
     ],
     ids=["plain", "conditional", "constant", "wide", "many conditions", "listed"],
 )
@@ -109,7 +109,7 @@ def test_a_stored_study_draws_the_same_configs() -> None:
 def make_trained_ledger(*curves: list[float], until: int = 4) -> Ledger:
     """Return a study with a trial for each curve, ordered until that step and released after its last value."""
     space, budget = Space({"x": Float(0, 1)}), Budget("99 epochs")
-    ledger = Ledger([Opened(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=5)])
+    ledger = Ledger([StudyDefinition(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=5)])
     for number, curve in enumerate(curves):
         ledger = ledger.append(Order(number=number, trial=number, config={"x": number / 10}, until=until))
         for step, value in enumerate(curve, start=1):

@@ -9,7 +9,7 @@ import pytest
 
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Cost, Entry, Lost, Opened, Receipt
+from shoestring.core.ledger.entries import Cost, Entry, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Float
@@ -21,7 +21,7 @@ X = {"x": 0.5}
 
 def new_ledger(budget: str, **more: Any) -> Ledger:
     fields = {"max_steps": 9, "seed": 0, "policy": "random_search", "settings": {}, **more}
-    return Ledger([Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **fields)])
+    return Ledger([StudyDefinition(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **fields)])
 
 
 def train_steps(ledger: Ledger, steps: int, seconds: float = 1.0, trial: int | None = None) -> Ledger:
@@ -150,14 +150,16 @@ def test_the_policy_may_set_the_reserve() -> None:
 
 
 def test_steps_are_priced_from_the_resumable_step() -> None:
-    ledger = train_steps(new_ledger("10s"), 4).append(Lost(trial=0, resumable_step=1))  # 6 s left, 3 steps to repeat
+    ledger = train_steps(new_ledger("10s"), 4).append(
+        StateLoss(trial=0, resumable_step=1)
+    )  # 6 s left, 3 steps to repeat
     order = place_order(ledger, Train(trial=0, config=X, until=9))
     assert order is not None
     assert (order.until, order.reserve, order.expected_cost) == (7, 6.0, 6.0)
     tight = train_steps(ledger, 1, seconds=3.0, trial=None)  # 3 s left: they would pay for repeated steps only
     assert place_order(tight, Train(trial=0, config=X, until=9)) is None
     epochs = place_order(
-        train_steps(new_ledger("10 epochs"), 4).append(Lost(trial=0, resumable_step=1)),
+        train_steps(new_ledger("10 epochs"), 4).append(StateLoss(trial=0, resumable_step=1)),
         Train(trial=0, config=X, until=9),
     )
     assert epochs is not None

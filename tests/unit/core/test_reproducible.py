@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from shoestring.core.deciding.reproducible import (
-    NAT,
+    LOG_SPREAD,
     ROUNDING,
     TOLERANCE,
     Best,
@@ -19,7 +19,7 @@ from shoestring.core.deciding.reproducible import (
     measure_tolerance,
     polish,
     reaches,
-    settle,
+    round_result,
     sort_best_first,
 )
 from shoestring.core.values.arrays import Floats, first_true, invert
@@ -91,9 +91,9 @@ def test_the_spread_is_given_or_that_of_the_finite_scores() -> None:
     scores = np.array([-5000.0, -1.0, -1.0 - 1e-6, -np.inf])
     assert measure_tolerance(scores, "highest") == pytest.approx(TOLERANCE * 4999.0 + ROUNDING * 1.0)
     assert measure_tolerance(scores, "lowest") == pytest.approx(TOLERANCE * 4999.0 + ROUNDING * 5000.0)
-    assert measure_tolerance(scores, "highest", spread=NAT) == pytest.approx(TOLERANCE + ROUNDING)
+    assert measure_tolerance(scores, "highest", spread=LOG_SPREAD) == pytest.approx(TOLERANCE + ROUNDING)
     assert are_best(scores, "highest").tolist() == [False, True, True, False]
-    assert are_best(scores, "highest", spread=NAT).tolist() == [
+    assert are_best(scores, "highest", spread=LOG_SPREAD).tolist() == [
         False,
         True,
         False,
@@ -140,8 +140,8 @@ def test_a_number_equal_to_the_limit_reaches_it() -> None:
 
 
 def test_the_result_of_a_search_is_rounded() -> None:
-    assert settle(np.array([0.12345678, -1e-9, 1.0]), 4).tolist() == [0.1235, 0.0, 1.0]
-    assert np.signbit(settle(np.array([-1e-9]), 4)).tolist() == [False]
+    assert round_result(np.array([0.12345678, -1e-9, 1.0]), 4).tolist() == [0.1235, 0.0, 1.0]
+    assert np.signbit(round_result(np.array([-1e-9]), 4)).tolist() == [False]
 
 
 @given(st.permutations(list(range(9))))

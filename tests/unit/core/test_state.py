@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Amended, Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Cost, Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import ResumeCheck
 from shoestring.core.space.parameters import Float
@@ -18,7 +18,7 @@ from shoestring.errors import DecisionError, StudyError
 
 def new_ledger(budget: str = "100 epochs", **more: Any) -> Ledger:
     fields = {"max_steps": 5, "seed": 0, "policy": "random_search", "settings": {}, **more}
-    return Ledger([Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **fields)])
+    return Ledger([StudyDefinition(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **fields)])
 
 
 def order(number: int = 0, trial: int = 0, until: int = 3, **more: Any) -> Order:
@@ -91,7 +91,7 @@ def test_repeated_steps_cost_time_but_no_epochs_and_keep_their_first_value() -> 
             order(until=2),
             make_receipt(1, 0.5),
             make_receipt(2, 0.4),
-            Lost(trial=0, resumable_step=0),
+            StateLoss(trial=0, resumable_step=0),
         )
         ledger = append_all(
             ledger,
@@ -116,7 +116,7 @@ def test_a_failure_at_a_repeated_step_stays_within_the_reserve() -> None:
         make_receipt(1),
         make_receipt(2),
         make_receipt(3),
-        Lost(trial=0, resumable_step=0),
+        StateLoss(trial=0, resumable_step=0),
         order(1, until=4),
     )
     assert ledger.spent + ledger.reserved == 4
@@ -134,7 +134,7 @@ def test_a_checkpoint_beyond_the_last_receipt_is_not_resumable() -> None:
 def test_time_is_charged_by_kind() -> None:
     ledger = append_all(new_ledger("100s"), order(thinking_s=0.5, check=True), make_receipt(1))
     note = ResumeCheck(order=0, trial=0, step=2, seconds=4.0, continued=0.5, resumed=0.5, same=True).to_note()
-    ledger = append_all(ledger, note, make_receipt(2), Lost(trial=0, resumable_step=0, seconds=7.0))
+    ledger = append_all(ledger, note, make_receipt(2), StateLoss(trial=0, resumable_step=0, seconds=7.0))
     kinds = {kind: seconds for kind, seconds in ledger.state.by_kind.items() if seconds}
     assert kinds == {"setup": 2.0, "train": 4.0, "validate": 6.0, "check": 4.0, "thinking": 0.5, "lost": 7.0}
     assert ledger.spent == ledger.state.seconds == sum(kinds.values())
@@ -181,7 +181,7 @@ def test_an_end_before_the_first_step_is_charged_as_a_failure() -> None:
     ledger = append_all(new_ledger(), order(), Note(topic="ended", facts={"order": 0, "trial": 0, "step": 0}))
     trial = ledger.trials[0]
     assert (ledger.spent, ledger.reserved, trial.failures) == (1, 0, 1)
-    assert "before its first step" in trial.failure
+    assert trial.failure == "the training code ended before its first step: let it report after each step"
 
 
 def test_a_released_order_costs_nothing() -> None:
@@ -215,10 +215,10 @@ def test_the_best_config_is_the_config_of_the_best_step() -> None:
 def test_a_new_rate_does_not_change_what_was_spent() -> None:
     ledger = append_all(new_ledger("$100 at 3600/h per machine", workers=1), order(), make_receipt(1))
     assert ledger.spent == 6.0
-    more_workers = append_all(ledger.fork(), Amended(workers=4))
+    more_workers = append_all(ledger.fork(), Amendment(workers=4))
     assert more_workers.spent == 6.0
     assert append_all(more_workers, make_receipt(2)).spent == 6.0 + 6.0 / 4
-    more_expensive = append_all(ledger, Amended(budget=Budget("$100 at 7200/h per machine")))
+    more_expensive = append_all(ledger, Amendment(budget=Budget("$100 at 7200/h per machine")))
     assert more_expensive.spent == 6.0
     assert append_all(more_expensive, make_receipt(2)).spent == 6.0 + 12.0
 
@@ -226,8 +226,15 @@ def test_a_new_rate_does_not_change_what_was_spent() -> None:
 @pytest.mark.parametrize(
     ("budget", "changed", "words"),
     [
-        ("100 epochs", "1 epochs", ["1 epochs", "3 epochs", "spent or ordered", "lowered to that"]),
-        ("100 epochs", "2 epochs", ["spent or ordered"]),
+        (
+            "100 epochs",
+            "1 epochs",
+            [
+                "the budget 1 epochs is below the 3 epochs that the study has spent or ordered: "
+                "it can be lowered to that amount, but not below it"
+            ],
+        ),
+        ("100 epochs", "2 epochs", ["2 epochs", "3 epochs", "spent or ordered"]),
         ("100s", "5s", ["5.0s", "6.0 s", "has spent:"]),
         ("100 epochs", "100s", ["epochs", "seconds", "keep the unit"]),
         ("$9 at 1/h", "100s", ["dollars", "keep the unit"]),
@@ -236,21 +243,21 @@ def test_a_new_rate_does_not_change_what_was_spent() -> None:
 def test_budgets_are_not_lowered_below_what_is_committed(budget: str, changed: str, words: list[str]) -> None:
     ledger = append_all(new_ledger(budget), order(), make_receipt(1))
     with pytest.raises(StudyError) as caught:
-        append_all(ledger, Amended(budget=Budget(changed)))
+        append_all(ledger, Amendment(budget=Budget(changed)))
     for word in words:
         assert word in str(caught.value)
 
 
 def test_budgets_may_be_lowered_to_what_is_committed() -> None:
-    ledger = append_all(new_ledger(), order(), make_receipt(1), Amended(budget=Budget("3 epochs")))
+    ledger = append_all(new_ledger(), order(), make_receipt(1), Amendment(budget=Budget("3 epochs")))
     assert ledger.left == 0
-    assert append_all(new_ledger("100s"), order(), make_receipt(1), Amended(budget=Budget("6s"))).left == 0
+    assert append_all(new_ledger("100s"), order(), make_receipt(1), Amendment(budget=Budget("6s"))).left == 0
 
 
 def test_another_policy_does_not_get_the_memo() -> None:
     ledger = append_all(new_ledger(), order(memo={"theta": [1.0]}))
     assert ledger.memo == {"theta": [1.0]}
-    ledger = append_all(ledger, Amended(policy="asha", settings={"reduction_factor": 4}))
+    ledger = append_all(ledger, Amendment(policy="asha", settings={"reduction_factor": 4}))
     assert ledger.memo == {}
     assert (ledger.state.policy, ledger.state.settings) == ("asha", {"reduction_factor": 4})
     assert append_all(ledger, order(1, 1, memo={"x": [2.0]})).memo == {"x": [2.0]}

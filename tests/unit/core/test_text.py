@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shoestring import Choice, Constant, Float, Space
 from shoestring.core.ledger.entries import Cost, Order
-from shoestring.core.values.text import MAX_BYTES, bounded, count, find_problem_of_name, printable
+from shoestring.core.values.text import MAX_BYTES, count, find_problem_of_name, printable, shorten
 from shoestring.errors import SpaceError
 from shoestring.runners.runner import write_incomplete_receipt
 
@@ -17,7 +17,7 @@ HOSTILE = "\x1b[2J\x07\r\x00\x9b\u202e\x7f"
 
 def test_a_long_text_keeps_its_head_and_tail_and_names_the_number_of_cut_characters() -> None:
     text = "Traceback:\n" + "x" * 20_000 + "\nValueError: at the end"
-    short = bounded(text)
+    short = shorten(text)
     assert len(short.encode()) <= MAX_BYTES
     assert short.startswith("Traceback:\n")
     assert short.endswith("\nValueError: at the end")
@@ -27,7 +27,7 @@ def test_a_long_text_keeps_its_head_and_tail_and_names_the_number_of_cut_charact
 @given(st.text(min_size=0, max_size=40), st.integers(1, 600))
 def test_only_long_texts_are_shortened(text: str, times: int) -> None:
     whole = text * times
-    short = bounded(whole)
+    short = shorten(whole)
     size = len(whole.encode(errors="surrogatepass"))
     assert len(short.encode(errors="surrogatepass")) <= MAX_BYTES
     assert (short == whole) == (size <= MAX_BYTES)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Lost, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
 from shoestring.errors import DecisionError
 
-OPENED = Opened(
+OPENED = StudyDefinition(
     space=Space({"x": Float(0, 1)}),
     budget=Budget("100 epochs"),
     policy="random_search",
@@ -39,7 +39,7 @@ class Counting:
 
     calls: list[Entry] = field(default_factory=list, compare=False)
 
-    def start(self, opened: Opened) -> list[str]:
+    def start(self, definition: StudyDefinition) -> list[str]:
         return ["opened"]
 
     def absorb(self, state: list[str], entry: Entry) -> list[str]:
@@ -103,7 +103,9 @@ def test_losses_at_a_step_are_ranked() -> None:
 
 def test_a_repeated_step_changes_no_ranking() -> None:
     ledger = Ledger([OPENED]).append(order(0, 0, 1, validate="none")).append(make_receipt(0, 0, 1, None))
-    ledger = ledger.append(Lost(trial=0, resumable_step=0)).append(order(1, 0, 2)).append(make_receipt(1, 0, 1, 0.9))
+    ledger = (
+        ledger.append(StateLoss(trial=0, resumable_step=0)).append(order(1, 0, 2)).append(make_receipt(1, 0, 1, 0.9))
+    )
     assert ledger.losses_at(1) == []
     assert ledger.trials[0].losses == [None]
     ledger = ledger.append(make_receipt(1, 0, 2, 0.8))

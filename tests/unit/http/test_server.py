@@ -146,7 +146,9 @@ def test_plain_http_is_refused_on_other_addresses(host: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "short", "fifteen letters", "a line\nand another one", "nicht nur ASCII: äöü"])
 def test_tokens_must_be_hard_to_guess(token: str) -> None:
-    with pytest.raises(ShoestringError, match="16 or more"):
+    with pytest.raises(
+        ShoestringError, match="16 or more printable ASCII characters: leave it out to have one generated"
+    ):
         Access(token=token)
     assert len({Access().token for _ in range(9)}) == 9
 
@@ -185,7 +187,9 @@ def test_requests_over_tls(certificate: tuple[Path, Path]) -> None:
 
 def test_tls_files_that_do_not_belong_together_are_an_error(certificate: tuple[Path, Path]) -> None:
     certificate_file, key = map(str, certificate)
-    with pytest.raises(ShoestringError, match="two files"):
+    with pytest.raises(
+        ShoestringError, match="TLS needs two files, the certificate and its key: give --tls-cert and --tls-key"
+    ):
         Access(certificate=certificate_file)
     for wrong in (("nowhere.pem", key), (key, key), (certificate_file, certificate_file)):
         with pytest.raises(ShoestringError, match=r"TLS cannot use the certificate.*two PEM files"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from shoestring import Float, Report, Study, tune
 from shoestring.integrations.loggers import Follow, log_study
+from shoestring.reports.messages import find_warning
 
 
 class Recorder:
@@ -125,6 +127,7 @@ def test_warnings_of_the_study_are_still_shown() -> None:
     from shoestring.core.ledger.entries import Note
 
     facts = {"order": 0, "trial": 0, "step": 1, "seconds": 0.0, "continued": 1.0, "resumed": 2.0, "same": False}
+    note = Note(topic="check", facts=facts)
     study = run(Recorder())
-    with pytest.warns(UserWarning, match="resuming changes the result"):
-        Follow(Recorder())(study.ledger, Note(topic="check", facts=facts))
+    with pytest.warns(UserWarning, match=re.escape(str(find_warning(note)))):
+        Follow(Recorder())(study.ledger, note)

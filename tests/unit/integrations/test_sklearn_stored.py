@@ -94,7 +94,7 @@ def test_train_scores_and_several_metrics_are_read_back(tmp_path: Path) -> None:
 def test_a_stored_search_keeps_its_seed(tmp_path: Path) -> None:
     first = search("folds", "4 epochs", f"{tmp_path}/s.db", random_state=None).fit(X, Y)
     second = search("folds", "8 epochs", f"{tmp_path}/s.db", random_state=None).fit(X, Y)
-    assert second.study_.ledger.opened.seed == first.study_.ledger.opened.seed
+    assert second.study_.ledger.definition.seed == first.study_.ledger.definition.seed
 
 
 def test_different_rows_folds_or_estimators_are_an_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from shoestring import Context, Report
 from shoestring.integrations.stepping import Steps, stepwise
-from shoestring.runners.training.code import Ended, Live
+from shoestring.runners.training.code import EndOfTraining, Live
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 
@@ -75,7 +75,7 @@ def advance(live: Live) -> float | None:
 def test_the_steps_equal_those_of_the_whole_run() -> None:
     live = Live(train, {"seed": 1})
     assert [advance(live) for _ in range(6)] == whole_run(1)
-    with pytest.raises(Ended):
+    with pytest.raises(EndOfTraining):
         advance(live)
     assert threads() == []
 
@@ -279,7 +279,7 @@ def test_metrics_and_max_steps_are_passed_on() -> None:
 
     live = Live(train, {}, max_steps=2)
     assert [live.advance({}, 1, True).metrics for _ in range(2)] == [{"step": 0.0}, {"step": 1.0}]
-    with pytest.raises(Ended):
+    with pytest.raises(EndOfTraining):
         live.advance({}, 3, True)
 
 

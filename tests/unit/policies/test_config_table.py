@@ -12,7 +12,7 @@ from thoroughness import examples
 
 from shoestring.core.deciding.policy import find_untried_config, start_trial
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.encoding import Encoding
@@ -32,12 +32,12 @@ CONTINUOUS = Space(
 )
 FINITE = Space({"n": Int(1, 4), "c": Choice(["a", "b", "c"]), "m": Int(1, 2, when={"c": "a"})})  # 4 * (2 + 1 + 1)
 HUGE = Space({"n": Int(1, 200), "m": Int(1, 200)})  # finite, but too large for a table
-LISTED = Space.listed([{"i": i, "kind": "xyz"[i % 3]} | ({"extra": i * i} if i % 4 else {}) for i in range(9)])
+LISTED = Space.from_configs([{"i": i, "kind": "xyz"[i % 3]} | ({"extra": i * i} if i % 4 else {}) for i in range(9)])
 SPACES = [CONTINUOUS, FINITE, HUGE, LISTED]
 
 
 def start(space: Space) -> Ledger:
-    return Ledger([Opened(space=space, budget=Budget("1000 epochs"), policy="", settings={}, seed=3)])
+    return Ledger([StudyDefinition(space=space, budget=Budget("1000 epochs"), policy="", settings={}, seed=3)])
 
 
 def train(ledger: Ledger, config: Config, loss: float) -> Ledger:

@@ -151,9 +151,9 @@ WORDS = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b|\b(?:asha|bhpt|boil|grid|hyperband
     ],
 )
 def test_a_name_from_elsewhere_gives_the_policies_to_use(name: str, expected: set[str]) -> None:
-    with pytest.raises(PolicyError, match=f"unknown policy '{name}'") as caught:
+    with pytest.raises(PolicyError, match=f"'{name}'") as caught:
         policies.make(name)
-    assert set(WORDS.findall(str(caught.value).lower().removeprefix(f"unknown policy {name.lower()!r}"))) == expected
+    assert set(WORDS.findall(str(caught.value).lower().replace(repr(name.lower()), "", 1))) == expected
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,9 @@ def test_a_name_from_elsewhere_gives_the_policies_to_use(name: str, expected: se
     ],
 )
 def test_a_misspelt_name_gives_the_right_one(name: str, suggestion: str) -> None:
-    with pytest.raises(PolicyError, match=f"Did you mean '{suggestion}'\\?"):
+    with pytest.raises(PolicyError) as caught:
         policies.make(name)
+    assert str(caught.value) == f"unknown policy {name!r}. Did you mean {suggestion!r}?"
 
 
 @pytest.mark.parametrize("name", ["zzz", ""])

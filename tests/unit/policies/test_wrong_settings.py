@@ -10,11 +10,11 @@ from shoestring import Study, policies
 from shoestring.errors import PolicyError
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("sequential_halving", {"arms": 10**400}, "must be an integer >= 2 and <= 10000000"),
-    ("grid", {"levels": 2**31}, "must be an integer >= 1 and <= 10000000"),
-    ("ucb1", {"unit": 10**400}, "must be a number above 0"),
-    ("bhpt", {"falling": "yes"}, "falling='yes'.* must be one of True, False"),
-    ("bhpt", {"start": "high"}, "start='high'.* must be a number"),
+    ("sequential_halving", {"arms": 10**400}, r"sequential_halving\(arms=10{400}\)"),
+    ("grid", {"levels": 2**31}, r"grid\(levels=2147483648\)"),
+    ("ucb1", {"unit": 10**400}, r"ucb1\(unit=10{400}\)"),
+    ("bhpt", {"falling": "yes"}, r"bhpt\(falling='yes'\).* True, False"),
+    ("bhpt", {"start": "high"}, r"bhpt\(start='high'\)"),
     ("cost_aware_ei", {"cost_features": 5}, "cost_features=5.* must be a list of parameter names"),
     ("cost_aware_ei", {"cost_features": [5]}, r"cost_features=\[5\].* must be a list of parameter names"),
 ]

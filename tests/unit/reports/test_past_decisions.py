@@ -22,7 +22,7 @@ from shoestring.core.deciding.prediction import (
     Prediction,
     Regions,
 )
-from shoestring.core.ledger.entries import Amended, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import StudyError
@@ -31,10 +31,10 @@ from shoestring.reports.figures.decisions import MAX_CHOICES, draw_candidates, d
 from shoestring.reports.figures.drawing import Figure
 from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.reports.figures.predicted_curves import draw_expected
-from shoestring.study.recall import predict_at, recall
+from shoestring.study.predicted_history import predict_at, read_predicted_history
 from shoestring.study.simulation import replay
 from shoestring.testing.curves import DecayingCurves, NegatedCurves, NoisyCurves
-from shoestring.testing.policies import make_opening, make_small_policy, simulate
+from shoestring.testing.policies import make_definition, make_small_policy, simulate
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 
@@ -43,7 +43,7 @@ EVIL = "<script>alert(1)</script>\x1b[31m"
 def study(name: str, *, budget: str = "90 epochs", seed: int = 3, **more: Any) -> Ledger:
     policy = make_small_policy(name)
     return simulate(
-        policy, NoisyCurves(DecayingCurves(), 0.02), make_opening(policy, budget=budget, seed=seed, **more)
+        policy, NoisyCurves(DecayingCurves(), 0.02), make_definition(policy, budget=budget, seed=seed, **more)
     ).ledger
 
 
@@ -56,7 +56,7 @@ def figures_of(figure: Figure | None) -> list[Figure]:
     "name", ["thrift", "bhpt", "rollout", "fabolas_epochs", "bo_bos", "lc_prediction", "cost_aware_ei"]
 )
 def test_predictions_are_drawn_for_every_policy_that_makes_them(name: str) -> None:
-    history = recall("s", study(name, budget="120s" if name == "cost_aware_ei" else "90 epochs"))
+    history = read_predicted_history("s", study(name, budget="120s" if name == "cost_aware_ei" else "90 epochs"))
     assert history.predictions
     for figure in figures_of(draw_expected(history)):
         assert figure.svg.startswith("<svg")
@@ -69,7 +69,7 @@ def test_predictions_are_drawn_for_every_policy_that_makes_them(name: str) -> No
 
 @pytest.mark.parametrize("name", ["sequential_halving", "random_search", "ce_gp_ucb", "boil"])
 def test_nothing_is_drawn_for_policies_without_predictions(name: str) -> None:
-    history = recall("s", study(name))
+    history = read_predicted_history("s", study(name))
     assert not history.predictions
     assert draw_expected(history) is None
     assert draw_candidates(history) is None
@@ -78,7 +78,7 @@ def test_nothing_is_drawn_for_policies_without_predictions(name: str) -> None:
 
 def test_a_prediction_uses_the_ledger_as_it_was_before_the_order() -> None:
     ledger = study("bhpt")
-    history = recall("s", ledger)
+    history = read_predicted_history("s", ledger)
     for place, entry in enumerate(ledger.entries()):
         if isinstance(entry, Order) and entry.number in history.predictions:
             then, record = ledger.fork(place), history.predictions[entry.number]
@@ -92,9 +92,13 @@ def test_a_prediction_uses_the_ledger_as_it_was_before_the_order() -> None:
 
 def test_predictions_come_from_the_policy_that_placed_the_order() -> None:
     first, later = study("bhpt"), policies.make("random_search")
-    more = Amended(budget=first.budget.__class__("95 epochs"), policy=later.name, settings={})
+    more = Amendment(budget=first.budget.__class__("95 epochs"), policy=later.name, settings={})
     ledger = simulate(later, DecayingCurves(), *first.entries(), more).ledger
-    assert recall("s", ledger).predictions.keys() == recall("s", first).predictions.keys() != set()
+    assert (
+        read_predicted_history("s", ledger).predictions.keys()
+        == read_predicted_history("s", first).predictions.keys()
+        != set()
+    )
 
 
 class UnregisteredPolicy:
@@ -108,10 +112,10 @@ class UnregisteredPolicy:
 
 def test_an_unregistered_policy_has_no_predictions() -> None:
     ledger = simulate(
-        UnregisteredPolicy(), DecayingCurves(), make_opening(UnregisteredPolicy(), budget="5 epochs")
+        UnregisteredPolicy(), DecayingCurves(), make_definition(UnregisteredPolicy(), budget="5 epochs")
     ).ledger
     assert pick_decisions(ledger)
-    assert recall("s", ledger).predictions == {}
+    assert read_predicted_history("s", ledger).predictions == {}
 
 
 # which decisions -----------------------------------------------------------------------------------------------------
@@ -131,21 +135,21 @@ def test_the_default_decisions_are_of_the_best_trial_the_middle_and_the_last() -
 
 def test_decisions_can_be_chosen() -> None:
     ledger = study("bhpt")
-    history = recall("s", ledger, (7, 5))
+    history = read_predicted_history("s", ledger, (7, 5))
     assert sorted(history.predictions) == [5, 7]
     assert [figure.choice for figure in figures_of(draw_expected(history))] == ["order 5", "order 7"]
     with pytest.raises(StudyError, match=r"there is no order 1000 in 's': its orders are 0 to \d+$"):
-        recall("s", ledger, (1000,))
+        read_predicted_history("s", ledger, (1000,))
     with pytest.raises(StudyError, match=r"bo_bos made no prediction for order 0; try \d+, \d+"):
-        recall("s", study("bo_bos"), (0,))
+        read_predicted_history("s", study("bo_bos"), (0,))
     with pytest.raises(StudyError, match=r"made no prediction for order 2; no order of this study has one"):
-        recall("s", study("random_search"), (2,))
+        read_predicted_history("s", study("random_search"), (2,))
     with pytest.raises(StudyError, match=f"choose {MAX_CHOICES} at most"):
-        recall("s", ledger, tuple(range(MAX_CHOICES + 1)))
+        read_predicted_history("s", ledger, tuple(range(MAX_CHOICES + 1)))
 
 
 def test_one_decision_is_shown_at_a_time_and_no_script_is_needed() -> None:
-    page = render([recall("s", study("bhpt"), (5, 7, 9))], [])
+    page = render([read_predicted_history("s", study("bhpt"), (5, 7, 9))], [])
     section = re.search(r'<section id="expected">(.*?)</section>', page, re.DOTALL)
     assert section is not None
     assert re.findall(r'<input type="radio" name="expected" id="([^"]*)"( checked)?>', section[1]) == [
@@ -202,7 +206,7 @@ def test_a_prediction_of_the_best_value_is_compared_with_the_best_value() -> Non
         ("max", NegatedCurves(NoisyCurves(DecayingCurves(), 0.5)), max),
     ):
         policy = make_small_policy("random_search")
-        ledger = simulate(policy, source, make_opening(policy, budget="9 epochs", direction=direction)).ledger  # type: ignore[arg-type]
+        ledger = simulate(policy, source, make_definition(policy, budget="9 epochs", direction=direction)).ledger  # type: ignore[arg-type]
         values = [float(v) for v in ledger.trials[0].values if v is not None]
         curve = CurvePrediction(0, ledger.trials[0].config, np.arange(1, 10), quantiles([0.0] * 9, 1.0))
         (figure,) = figures_of(draw_expected(with_prediction(ledger, 0, Prediction([curve], BEST_VALUE_BY_STEP))))
@@ -212,7 +216,7 @@ def test_a_prediction_of_the_best_value_is_compared_with_the_best_value() -> Non
 
 
 def test_predicted_ends_of_new_configurations_stand_side_by_side() -> None:
-    history = recall("s", study("cost_aware_ei", budget="200s"))
+    history = read_predicted_history("s", study("cost_aware_ei", budget="200s"))
     for figure in figures_of(draw_expected(history)):
         assert "chosen" in figure.svg
         assert 'class="band"' not in figure.svg
@@ -238,7 +242,7 @@ def test_texts_in_a_configuration_are_escaped() -> None:
 def test_the_newest_and_the_best_values_are_never_clipped() -> None:
     """One bad value among many good ones is clipped, unless it is the newest or the best so far."""
     policy = make_small_policy("random_search")
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="13 epochs")).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="13 epochs")).ledger
     number = ledger.orders[-1].number
     curve = CurvePrediction(1, ledger.trials[1].config, np.arange(1, 10), quantiles([-9.0] * 9, 0.01))
     (figure,) = figures_of(draw_expected(with_prediction(ledger, number, Prediction([curve]))))
@@ -361,7 +365,7 @@ def test_a_paused_winner_is_described() -> None:
 
 
 def test_a_reader_can_choose_between_several_replays() -> None:
-    page = render([recall("s", study("bhpt"))], [], ["asha", "random_search"])
+    page = render([read_predicted_history("s", study("bhpt"))], [], ["asha", "random_search"])
     section = re.search(r'<section id="replayed">(.*?)</section>', page, re.DOTALL)
     assert section is not None
     assert section[1].count("<svg") == 2

@@ -29,7 +29,7 @@ from shoestring.reports.figures.page import describe_study, draw_study, list_cop
 from shoestring.reports.figures.trial_curves import draw_curves
 from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.curves import DecayingCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 EVIL = '<script>alert("x")</script>\x1b[31m'
 SPACE = Space(
@@ -53,7 +53,7 @@ class Curves:
 
 def study(policy: str = "sequential_halving", budget: str = "300s", **more: Any) -> Ledger:
     chosen = policies.make(policy)
-    start = make_opening(chosen, space=SPACE, budget=budget, max_steps=30, **{"workers": 2, **more})
+    start = make_definition(chosen, space=SPACE, budget=budget, max_steps=30, **{"workers": 2, **more})
     return simulate(chosen, Curves(), start).ledger
 
 
@@ -150,7 +150,7 @@ def test_every_trained_step_is_drawn_once(ledger: Ledger) -> None:
 
 def test_a_line_of_many_new_best_values_is_thinned() -> None:
     policy = policies.make("random_search")
-    start = make_opening(policy, space=Space({"x": Float(0.0, 1.0)}), budget="2000 epochs", max_steps=1000)
+    start = make_definition(policy, space=Space({"x": Float(0.0, 1.0)}), budget="2000 epochs", max_steps=1000)
     history = read_history("s", simulate(policy, DecayingCurves(), start).ledger)
     assert len(history.bests) > 600
     figure = draw_best(history)

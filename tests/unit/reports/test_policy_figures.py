@@ -17,14 +17,14 @@ from shoestring.reports.figures.page import draw_study, list_copyables
 from shoestring.reports.figures.policy_figures import draw_decisions, draw_improvement, draw_schedule
 from shoestring.reports.figures.predicted_and_actual import draw_chances, draw_forecasts, read_forecasts
 from shoestring.testing.curves import DecayingCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 POLICY_FIGURES = {"forecasts", "chances", "improvement", "decisions", "compression", "schedule"}
 
 
 def simulate_study(name: str, budget: str = "120 epochs", settings: dict[str, Any] | None = None) -> StudyHistory:
     policy = policies.make(name, settings)
-    start = make_opening(policy, budget=budget, max_steps=9, seed=3)
+    start = make_definition(policy, budget=budget, max_steps=9, seed=3)
     return read_history("s", simulate(policy, DecayingCurves(), start).ledger)
 
 
@@ -98,7 +98,7 @@ def test_the_schedule_marks_every_validated_round() -> None:
 
 def test_nothing_is_drawn_for_a_study_without_such_numbers() -> None:
     policy = policies.make("random_search")
-    start = make_opening(policy, space=Space.listed([{"x": 1}, {"x": 2}]), budget="4 epochs", max_steps=2)
+    start = make_definition(policy, space=Space.from_configs([{"x": 1}, {"x": 2}]), budget="4 epochs", max_steps=2)
     empty = read_history("s", simulate(policy, DecayingCurves(), start).ledger)
     assert not {figure.key for figure in draw_study(empty)} & POLICY_FIGURES
 

@@ -9,7 +9,7 @@ import pytest
 
 from shoestring.core.deciding.comparison import compare, compare_race
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Note, Opened, Order
+from shoestring.core.ledger.entries import Amendment, Note, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
@@ -18,8 +18,8 @@ from shoestring.reports.reasons import describe_briefly, describe_reason, label_
 
 def make_ledger(why: dict[str, Any], *, policy: str = "unregistered", validate: Any = "each") -> Ledger:
     space = Space({"x": Float(0, 1)})
-    opened = Opened(space=space, budget=Budget("10s"), policy=policy, settings={}, seed=4, max_steps=9)
-    return Ledger([opened, Order(number=0, trial=0, config={"x": 0.5}, until=3, why=why, validate=validate)])
+    definition = StudyDefinition(space=space, budget=Budget("10s"), policy=policy, settings={}, seed=4, max_steps=9)
+    return Ledger([definition, Order(number=0, trial=0, config={"x": 0.5}, until=3, why=why, validate=validate)])
 
 
 def describe(why: dict[str, Any], **options: Any) -> str:
@@ -119,7 +119,7 @@ def test_policies_put_their_own_numbers_into_words() -> None:
 
 
 def test_the_policy_that_placed_the_order_is_the_one_that_explains_it() -> None:
-    ledger = make_ledger({"compared": 0, "point": 12}, policy="grid").append(Amended(policy="asha", settings={}))
+    ledger = make_ledger({"compared": 0, "point": 12}, policy="grid").append(Amendment(policy="asha", settings={}))
     ledger = ledger.append(Order(number=1, trial=1, config={"x": 0.25}, until=3, why={"compared": 0, "point": 13}))
     assert label_numbers(ledger.orders[0], ledger) == [("point of the grid (number, from 0)", 12)]
     assert label_numbers(ledger.orders[1], ledger) == [("point", 13)]  # asha declares no such label

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Cost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Cost, Note, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import ResumeCheck
 from shoestring.core.space.parameters import Choice
@@ -21,16 +21,16 @@ from shoestring.reports.progress import LineProgress, LiveView, ReportingProgres
 HOSTILE = "\x1b[2J\u202e"
 
 
-def make_opened(budget: str, **more: Any) -> Opened:
+def make_definition(budget: str, **more: Any) -> StudyDefinition:
     space = Space({"kind": Choice(["a", HOSTILE])})
-    return Opened(space=space, budget=Budget(budget), policy="asha", settings={}, seed=0, max_steps=3, **more)
+    return StudyDefinition(space=space, budget=Budget(budget), policy="asha", settings={}, seed=0, max_steps=3, **more)
 
 
 def make_ledger(
     budget: str = "100s", count: int = 1, *, thinking_s: float = 0.0, train_s: float = 1.0, **receipt_fields: Any
 ) -> Ledger:
     """Return a ledger with `count` trials of one step each."""
-    ledger = Ledger([make_opened(budget)])
+    ledger = Ledger([make_definition(budget)])
     for number in range(count):
         order = Order(
             number=number, trial=number, config={"kind": "a"}, until=1, thinking_s=thinking_s, why={"rung": 0}
@@ -58,7 +58,7 @@ def test_metrics_are_in_every_report() -> None:
 
 
 def test_equal_failures_are_counted_once_and_five_kinds_are_shown() -> None:
-    ledger = Ledger([make_opened("100 epochs")])
+    ledger = Ledger([make_definition("100 epochs")])
     texts = [f"out of memory: {n} GiB" for n in range(3)] + [f"{kind} is missing" for kind in "abcdef"] + [HOSTILE]
     for number, failure in enumerate(texts):
         order = Order(number=number, trial=number, config={"kind": "a"}, until=1)
@@ -78,7 +78,7 @@ def test_equal_failures_are_counted_once_and_five_kinds_are_shown() -> None:
 def test_the_report_of_an_order_shows_why_a_step_failed_and_rounds_numbers() -> None:
     order = Order(number=0, trial=0, config={"kind": "a"}, until=1, why={"share": 1 / 3})
     receipt = Receipt(order=0, trial=0, step=1, status="failed", text="Traceback\nValueError: bad rate")
-    ledger = Ledger([make_opened("100 epochs")]).append(order).append(receipt)
+    ledger = Ledger([make_definition("100 epochs")]).append(order).append(receipt)
     output = render(messages.order_report(ledger, order))
     assert "failed in 0 ms: ValueError: bad rate" in output
     assert " 0.333333 " in output
@@ -87,7 +87,7 @@ def test_the_report_of_an_order_shows_why_a_step_failed_and_rounds_numbers() -> 
 def test_control_characters_are_shown_escaped() -> None:
     config, why = {"kind": HOSTILE}, {HOSTILE: HOSTILE, "stage": HOSTILE}
     order = Order(number=0, trial=0, config=config, until=1, why=why)
-    ledger = Ledger([make_opened("100 epochs")]).append(order).append(Receipt(order=0, trial=0, step=1, value=1.0))
+    ledger = Ledger([make_definition("100 epochs")]).append(order).append(Receipt(order=0, trial=0, step=1, value=1.0))
     view = LiveView(HOSTILE)
     view._live.console.file = view._console.file = io.StringIO()
     view(ledger, order)
@@ -105,7 +105,7 @@ def test_control_characters_are_shown_escaped() -> None:
 
 
 def test_the_live_view_ends_with_a_ledger_that_others_have_appended_to() -> None:
-    ledger = Ledger([make_opened("100 epochs")])
+    ledger = Ledger([make_definition("100 epochs")])
     view = LiveView("t")
     view._live.console.file = view._console.file = io.StringIO()
     with view:
@@ -172,14 +172,14 @@ def test_the_share_of_training_is_shown_for_budgets_of_time() -> None:
     ledger = make_ledger("9s").append(Note(topic="thinking", facts={"seconds": 1.0, "kind": "setup"}))
     assert ledger.state.training_share == 0.5
     assert facts.summary("s", ledger, None)["training_share"] == 0.5
-    assert "50% of it on training" in messages.describe_ending(ledger, "budget")
+    assert "50%" in messages.describe_ending(ledger, "budget")
     assert "training" not in messages.describe_ending(make_ledger("9 epochs"), "budget")
     assert ledger.state.by_kind["setup"] == 1.0
     assert Ledger(ledger.entries()[:1]).state.training_share is None
 
 
 def test_changes_are_described_in_one_line() -> None:
-    change = Amended(budget=Budget("9 epochs"), policy="grid", settings={"points": 3}, workers=2)
+    change = Amendment(budget=Budget("9 epochs"), policy="grid", settings={"points": 3}, workers=2)
     line = "the budget is now 9 epochs, the policy is now grid with points=3, workers are now 2"
     assert messages.format_change(change) == line
 
@@ -207,7 +207,8 @@ def test_the_panel_of_a_run_that_raised_shows_that_it_ended() -> None:
     view._console.file = io.StringIO()
     with view:
         view(make_ledger(), make_ledger().orders[0])
-    assert "training trial" not in render(view.render(make_ledger()))
+        assert "trial 0 to step 1" in render(view.render(make_ledger()))
+    assert "trial 0 to step 1" not in render(view.render(make_ledger()))
 
 
 def test_a_resume_check_that_found_a_difference_is_announced() -> None:

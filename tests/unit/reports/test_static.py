@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from shoestring import Float, Space, Study, policies
 from shoestring.cli.main import cli
-from shoestring.errors import StudyError
+from shoestring.errors import MissingExtra, StudyError
 from shoestring.reports.figures import static
 from shoestring.reports.figures.drawing import Figure, Sheet
 from shoestring.reports.figures.history import read_history
@@ -22,7 +22,7 @@ from shoestring.reports.figures.static import draw_png, wrap_svg, write_svg
 from shoestring.reports.figures.style import DARK, LIGHT, style_marks
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.testing.curves import DecayingCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>alert(1)</script>\x1b[31m"
@@ -31,7 +31,7 @@ EVIL = "<script>alert(1)</script>\x1b[31m"
 @pytest.fixture(scope="module")
 def figures() -> list[Figure]:
     policy = policies.make("sequential_halving")
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="200 epochs", max_steps=20)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="200 epochs", max_steps=20)).ledger
     return draw_study(read_history("s", ledger))
 
 
@@ -183,8 +183,11 @@ def test_png_without_its_package(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(static, "import_module", missing)
-    message = str(CliRunner().invoke(cli, ["report", "--png", "figures"]).exception)
-    assert message == "a figure as PNG needs resvg-py, which is not installed: pip install 'shoestring[pictures]'"
+    error = CliRunner().invoke(cli, ["report", "--png", "figures"]).exception
+    assert isinstance(error, MissingExtra)
+    assert "PNG" in str(error)
+    assert "resvg-py" in str(error)
+    assert "shoestring[pictures]" in str(error)
 
 
 @pytest.mark.usefixtures("no_rasteriser")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.runners.command.command_state import started_at
@@ -18,10 +18,10 @@ DEADLINE_S = 60.0
 
 
 def fresh_ledger(space: Space, max_steps: int = 10) -> Ledger:
-    opened = Opened(
+    definition = StudyDefinition(
         space=space, budget=Budget("1000 epochs"), policy="random_search", settings={}, seed=1, max_steps=max_steps
     )
-    return Ledger([opened])
+    return Ledger([definition])
 
 
 class Bench:
@@ -33,7 +33,7 @@ class Bench:
         for trial in self.ledger.trials:
             if trial.resumable_step != self.survivors.get(trial.number, 0):
                 self.ledger = self.ledger.append(
-                    Lost(trial=trial.number, resumable_step=self.survivors.get(trial.number, 0))
+                    StateLoss(trial=trial.number, resumable_step=self.survivors.get(trial.number, 0))
                 )
 
     def submit(self, until: int, trial: int = 0, config: Any = None, **more: Any) -> Order:
@@ -53,7 +53,7 @@ class Bench:
     def take(self, events: Any) -> list[Any]:
         for entry in events:
             self.ledger = self.ledger.append(entry)
-        for loss in (entry for entry in events if isinstance(entry, Lost)):
+        for loss in (entry for entry in events if isinstance(entry, StateLoss)):
             number = self.ledger.trials[loss.trial].open_order
             if number is not None:
                 self._submit(self.ledger.orders[number])
@@ -74,7 +74,7 @@ def summarise(entries: list[Entry]) -> list[Any]:
     for entry in entries:
         if isinstance(entry, Receipt):
             summaries.append((entry.step, entry.value, entry.status))
-        elif isinstance(entry, Lost):
+        elif isinstance(entry, StateLoss):
             summaries.append(("lost", entry.resumable_step))
         elif isinstance(entry, Note):
             summaries.append((entry.topic, entry.facts.get("step")))
@@ -85,8 +85,8 @@ def receipts(entries: list[Entry]) -> list[Receipt]:
     return [entry for entry in entries if isinstance(entry, Receipt)]
 
 
-def losses(entries: list[Entry]) -> list[Lost]:
-    return [entry for entry in entries if isinstance(entry, Lost)]
+def losses(entries: list[Entry]) -> list[StateLoss]:
+    return [entry for entry in entries if isinstance(entry, StateLoss)]
 
 
 def checks(entries: list[Entry]) -> list[Note]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Opened, Order, Receipt
+from shoestring.core.ledger.entries import Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
@@ -19,7 +19,7 @@ from shoestring.runners.checkpoints.checkpoints import Checkpoints
 
 def ledger_of(*curves: list[float], direction: str = "min") -> Ledger:
     """Return a study with one trial for each curve."""
-    opened = Opened(
+    definition = StudyDefinition(
         space=Space({"x": Float(0, 1)}),
         budget=Budget("99 epochs"),
         policy="p",
@@ -28,7 +28,7 @@ def ledger_of(*curves: list[float], direction: str = "min") -> Ledger:
         max_steps=9,
         direction=direction,  # type: ignore[arg-type]
     )
-    ledger = Ledger([opened])
+    ledger = Ledger([definition])
     for trial, curve in enumerate(curves):
         ledger = ledger.append(Order(number=trial, trial=trial, config={"x": trial / 9}, until=len(curve)))
         for step, value in enumerate(curve, 1):

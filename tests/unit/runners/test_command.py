@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -264,7 +265,8 @@ def test_metrics_are_kept_and_invalid_ones_are_failures(bench: Callable[..., Ben
     assert events[0].metrics["acc"] == 0.5
     assert math.isnan(events[0].metrics["gap"])
     assert events[1].status == "failed"
-    assert events[1].text == "the metric 'acc' is '?': report a number"
+    for name_or_value in ("'acc'", "'?'"):
+        assert name_or_value in events[1].text
 
 
 def test_the_oldest_part_of_a_long_log_is_cut_off(
@@ -281,7 +283,10 @@ def test_the_oldest_part_of_a_long_log_is_cut_off(
     text = receipts(it.train(2))[-1].text
     it.train(3)
     log = (tmp_path / "root" / "trial-0000" / "stderr.txt").read_text()
-    assert log.startswith("[the log grew too long: ")
+    first, _, rest = log.partition("\n")
+    assert first.startswith("[")
+    assert "bytes" in first
+    assert not rest.startswith("line 1\n")
     assert len(log) < 25_000
     assert log.endswith("the end\n")
     assert text.endswith("the end")
@@ -422,7 +427,7 @@ def test_orders_beyond_the_workers_wait(bench: Callable[..., Bench]) -> None:
 
 def test_a_folder_that_cannot_be_written_is_an_error_before_any_training(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunnerError, match=r"the checkpoint folder .*root"):
+    with pytest.raises(RunnerError, match=re.escape(str(tmp_path / "file" / "root"))):
         CommandRunner(["true"], SPACE, tmp_path / "file" / "root").start(fresh_ledger(SPACE))
 
 
@@ -493,7 +498,7 @@ def test_at_the_budget_limit_a_finished_step_is_paid_for(bench: Callable[..., Be
 def test_a_silent_command_counts_as_hung(bench: Callable[..., Bench]) -> None:
     events = receipts(bench(*sh("echo 1; exec sleep 300"), hung_after_s=0.2).train(5))
     assert [r.status for r in events] == ["ok", "failed"]
-    assert "counts as hung" in events[-1].text
+    assert "hung" in events[-1].text
 
 
 def test_children_of_a_command_are_ended_with_it(bench: Callable[..., Bench], tmp_path: Path) -> None:

@@ -46,10 +46,24 @@ def test_devices_are_read_from_text_and_lists() -> None:
     assert parse_devices([0, "GPU-8f2a", "1:0"]) == ("0", "GPU-8f2a", "1:0")
 
 
-@pytest.mark.parametrize("given", ["", "0,,1", "0 1", [], ["-1"], 3, "0;1", ["0,1"]])
-def test_invalid_devices_are_errors_of_one_line(given: Any) -> None:
-    with pytest.raises(RunnerError, match=r"write 0,1|as in 0,1"):
+@pytest.mark.parametrize(
+    ("given", "device"),
+    [("", ""), ("0,,1", ""), ("0 1", "0 1"), (["-1"], "-1"), ("0;1", "0;1"), (["0,1"], "0,1")],
+)
+def test_invalid_devices_are_errors_of_one_line(given: Any, device: str) -> None:
+    with pytest.raises(RunnerError) as caught:
         parse_devices(given)
+    rule = "a device is a number or a name like GPU-1a2b; write 0,1"
+    assert str(caught.value) == f"the devices {given!r} hold {device!r}: {rule}"
+
+
+def test_devices_that_are_no_list_or_empty_are_errors_of_one_line() -> None:
+    with pytest.raises(RunnerError, match=r"^the devices 3 cannot be read: write 0,1 or a list of numbers$"):
+        parse_devices(3)  # type: ignore[arg-type]
+    with pytest.raises(
+        RunnerError, match=r"^the devices are an empty list: name one or more, as in 0,1, or leave them out$"
+    ):
+        parse_devices([])
 
 
 def test_workers_get_devices_in_turn_and_are_found_when_free() -> None:
@@ -132,7 +146,10 @@ def test_each_command_has_its_device(tmp_path: Path) -> None:
 def test_devices_choose_the_process_runner(tmp_path: Path) -> None:
     assert isinstance(make_runner(RunnerOptions(devices="0"), device_number, tmp_path, 1), ProcessRunner)
     assert isinstance(make_runner(RunnerOptions(), device_number, tmp_path, 1), LocalRunner)
-    with pytest.raises(RunnerError, match="devices='0' are assigned to worker processes"):
+    with pytest.raises(RunnerError) as caught:
         RunnerOptions(runner="local", devices="0")
-    with pytest.raises(RunnerError, match="cannot be read"):
+    assert str(caught.value) == (
+        "devices='0' are assigned to worker processes: leave the runner out, or use the process runner"
+    )
+    with pytest.raises(RunnerError, match=r"\b0\b"):
         RunnerOptions(devices=0)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Float
@@ -32,7 +32,7 @@ def grow(ledger: Ledger, *entries: Entry) -> Ledger:
 
 def new_ledger(budget: str = "20 epochs", **more: Any) -> Ledger:
     fields = {"max_steps": 4, "seed": 0, "policy": "random_search", "settings": {}, **more}
-    return Ledger([Opened(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **fields)])
+    return Ledger([StudyDefinition(space=Space({"x": Float(0, 1)}), budget=Budget(budget), **fields)])
 
 
 class Clockwork:
@@ -161,7 +161,8 @@ def test_a_generator_that_yields_nothing_is_a_failure_not_an_endless_study(tmp_p
 
     outcome = run_in_memory(new_ledger("500 epochs"), RandomSearch(), local(nothing, tmp_path))
     assert (outcome.reason, outcome.ledger.spent) == ("failing", 3)
-    assert "before its first step" in outcome.text
+    assert [(trial.steps, trial.failures) for trial in outcome.ledger.trials] == [(0, 1)] * 3
+    assert outcome.ledger.trials[0].failure in outcome.text
 
 
 def test_the_time_after_the_last_report_is_charged(tmp_path: Path) -> None:
@@ -287,7 +288,7 @@ def test_trials_that_can_save_are_resumed_from_disk(tmp_path: Path) -> None:
     runner.start(ledger)
     ledger = orders(runner, ledger, (0, 2), (1, 2), (0, 4))
     assert ledger.trials[0].values == [9.0, 8.0, 7.0, 6.0]
-    assert not [entry for entry in ledger.entries() if isinstance(entry, Lost)]
+    assert not [entry for entry in ledger.entries() if isinstance(entry, StateLoss)]
     runner.close()
     again = local(Saves, tmp_path)
     assert again.start(ledger) == {0: 4, 1: 2}
@@ -310,7 +311,7 @@ def test_closing_saves_live_trials(tmp_path: Path) -> None:
     assert runner.checkpoints.newest_step(0) == 2
     whole = run_in_memory(ledger, RandomSearch(), local(Saves, tmp_path)).ledger
     assert whole.trials[0].values == [9.0, 8.0, 7.0, 6.0]
-    assert not [entry for entry in whole.entries() if isinstance(entry, Lost)]
+    assert not [entry for entry in whole.entries() if isinstance(entry, StateLoss)]
 
 
 def test_the_state_within_a_step_is_never_saved(tmp_path: Path) -> None:
@@ -345,7 +346,7 @@ def test_evicted_checkpoints_are_lost_trials(tmp_path: Path) -> None:
     ledger = new_ledger("90 epochs")
     runner.start(ledger)
     ledger = orders(runner, ledger, (0, 3), (1, 2), (2, 2), (3, 2), (4, 2))
-    lost = [entry for entry in ledger.entries() if isinstance(entry, Lost)]
+    lost = [entry for entry in ledger.entries() if isinstance(entry, StateLoss)]
     assert [(entry.trial, entry.resumable_step, entry.why) for entry in lost] == [
         (1, 0, "its checkpoint was over the size limit")
     ]
@@ -495,8 +496,12 @@ def test_metrics_are_kept_and_never_charged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("train", [Saves, counting])
 def test_a_folder_that_cannot_be_written_is_an_error_before_any_training(tmp_path: Path, train: Any) -> None:
     (tmp_path / "checkpoints").touch()
-    with pytest.raises(RunnerError, match=r"the checkpoint folder .*checkpoints cannot be used: File exists: make it"):
+    with pytest.raises(RunnerError) as caught:
         run_in_memory(new_ledger(), RandomSearch(), local(train, tmp_path))
+    assert str(caught.value) == (
+        f"the checkpoint folder {tmp_path / 'checkpoints'} cannot be used: File exists: make it writable, "
+        "or put the study's store where there is room, with --store (store=)"
+    )
     (tmp_path / "checkpoints").unlink()
     run_in_memory(new_ledger(), RandomSearch(), local(lambda config: 1.0, tmp_path))
     assert list(tmp_path.iterdir()) == []  # a plain function needs no folder

@@ -10,7 +10,7 @@ import pytest
 
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Receipt
+from shoestring.core.ledger.entries import Entry, Note, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Float
@@ -19,7 +19,7 @@ from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.study.loop import run_in_memory
-from shoestring.testing.runners import Greedy, make_opened
+from shoestring.testing.runners import Greedy, make_definition
 
 EXPENSIVE_SAVE_S = 1e9  # then only best values are saved
 
@@ -58,15 +58,15 @@ class Study:
     """A runner with a ledger, as in the loop."""
 
     def __init__(self, target: Any, folder: Path, ledger: Ledger | None = None, **more: Any) -> None:
-        opened = Opened(
+        definition = StudyDefinition(
             space=Space({"x": Float(0, 1)}), budget=Budget("99 epochs"), policy="p", settings={}, seed=0, max_steps=9
         )
-        self.ledger = ledger or Ledger([opened])
+        self.ledger = ledger or Ledger([definition])
         self.runner = LocalRunner(target, Checkpoints(folder), **more)
         survivors = self.runner.start(self.ledger)
         for trial in self.ledger.trials:
             if trial.resumable_step != survivors.get(trial.number, 0):
-                self.take(Lost(trial=trial.number, resumable_step=survivors.get(trial.number, 0)))
+                self.take(StateLoss(trial=trial.number, resumable_step=survivors.get(trial.number, 0)))
 
     def make_saves_expensive(self) -> None:
         self.runner.checkpoints._newest_save_s = EXPENSIVE_SAVE_S
@@ -86,7 +86,7 @@ class Study:
 
     @property
     def losses(self) -> list[tuple[int, int]]:
-        return [(entry.trial, entry.resumable_step) for entry in self.ledger.entries() if isinstance(entry, Lost)]
+        return [(entry.trial, entry.resumable_step) for entry in self.ledger.entries() if isinstance(entry, StateLoss)]
 
 
 def test_a_trial_that_is_alive_is_not_loaded(counter: type[Counter], tmp_path: Path) -> None:
@@ -229,10 +229,10 @@ def test_saving_at_the_end_is_paid_from_the_budget(
     for module in ("local.local_runner", "checkpoints.checkpoints"):
         monkeypatch.setattr(f"shoestring.runners.{module}.time.monotonic", lambda: Slowly.clock)
     monkeypatch.setattr("shoestring.runners.training.code.time.perf_counter", lambda: Slowly.clock)
-    opened = make_opened("20s" if not more else "99s")
+    definition = make_definition("20s" if not more else "99s")
     runner = LocalRunner(Slowly, Checkpoints(tmp_path))
     runner._clock.now = lambda: Slowly.clock  # type: ignore[method-assign]
-    outcome = run_in_memory(Ledger([opened]), Greedy(), runner, **more)
+    outcome = run_in_memory(Ledger([definition]), Greedy(), runner, **more)
     notes = [entry.facts for entry in outcome.ledger.entries() if isinstance(entry, Note) and "kind" in entry.facts]
     saving_s = sum(facts["seconds"] for facts in notes)
     assert saving_s > 0
@@ -276,8 +276,8 @@ def test_saving_hundreds_of_poor_trials_does_not_use_up_the_budget(
         monkeypatch.setattr(f"shoestring.runners.{module}.time.monotonic", lambda: Slowly.clock)
     monkeypatch.setattr("shoestring.runners.training.code.time.perf_counter", lambda: Slowly.clock)
     space, budget = Space({"x": Float(0, 1)}), Budget("100s")
-    opened = Opened(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=9)
-    study = Study(Slowly, tmp_path, Ledger([opened]))
+    definition = StudyDefinition(space=space, budget=budget, policy="p", settings={}, seed=0, max_steps=9)
+    study = Study(Slowly, tmp_path, Ledger([definition]))
     study.runner._clock.now = lambda: Slowly.clock  # type: ignore[method-assign]
     study.train(*((trial, 1) for trial in range(60)))
     saved = set(study.runner.checkpoints._entries)
@@ -289,7 +289,7 @@ def test_saving_hundreds_of_poor_trials_does_not_use_up_the_budget(
 
 
 def test_the_time_limit_for_saving_does_not_apply_in_epochs(counter: type[Counter], tmp_path: Path) -> None:
-    ledger = Ledger([make_opened("12 epochs")])
+    ledger = Ledger([make_definition("12 epochs")])
     outcome = run_in_memory(ledger, RandomSearch(), LocalRunner(counter, Checkpoints(tmp_path)))
     assert outcome.ledger.spent == 12
     assert not [entry for entry in outcome.ledger.entries() if isinstance(entry, Note) and "kind" in entry.facts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ from training_code import (
     with_metrics,
 )
 
-from shoestring.core.ledger.entries import Entry, Lost, Note
+from shoestring.core.ledger.entries import Entry, Note, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
@@ -104,7 +105,7 @@ def test_trials_over_the_live_limit_are_dropped(bench: Callable[..., Bench]) -> 
     it.train(2, trial=0)  # now trial 1 is the least recently used
     events = it.train(1, trial=2)
     assert summarise(events)[1:] == [("lost", 0)]
-    assert isinstance(events[-1], Lost)
+    assert isinstance(events[-1], StateLoss)
     assert events[-1].trial == 1
     assert numbers(it.train(3, trial=0)) == [pids[0]]
     again = it.train(2, trial=1)
@@ -164,7 +165,10 @@ def test_metrics_are_kept_and_invalid_ones_are_failures(bench: Callable[..., Ben
     assert events[0].metrics["accuracy"] == 0.9
     assert math.isnan(events[0].metrics["gap"])
     assert events[1].status == "failed"
-    assert events[1].text.endswith("TypeError: the metric 'accuracy' is 'high': report a number")
+    last = events[1].text.splitlines()[-1]
+    assert last.startswith("TypeError: ")
+    for name_or_value in ("'accuracy'", "'high'"):
+        assert name_or_value in last
 
 
 def test_the_resume_check_is_made_while_the_trial_continues(bench: Callable[..., Bench]) -> None:
@@ -325,7 +329,7 @@ def test_a_hung_process_is_a_failure(bench: Callable[..., Bench]) -> None:
     it.train(1, config={"x": 0.0})
     events = receipts(it.train(2, config={"x": 0.0}))
     assert events[-1].status == "failed"
-    assert "counts as hung" in events[-1].text
+    assert "hung" in events[-1].text
 
 
 def test_the_silence_limit() -> None:
@@ -335,6 +339,10 @@ def test_the_silence_limit() -> None:
     limit.note_step(1.0)
     assert not limit.is_over(99.9)
     assert limit.is_over(100.1)
+    assert limit.describe(100.1) == (
+        "no report for 100 s, which is over 10 times the longest step, 4 s, plus one minute: "
+        "the step counts as hung and was ended"
+    )
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_its_step(bench: Callable[..., Bench]) -> None:
@@ -502,7 +510,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -
 
 def test_the_death_of_a_process_is_noticed_though_its_children_hold_its_pipe(bench: Callable[..., Bench]) -> None:
     events = bench(leaves_a_child).train(3)
-    assert ["exit code 5" in loss.why for loss in losses(events)] == [True] * 3
+    assert [loss.why.split()[-1] for loss in losses(events)] == ["5"] * 3  # the exit code
     for child in numbers(events):
         wait_until_gone(child)
 
@@ -512,7 +520,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_before_any_training(tmp_pat
     (tmp_path / "file").touch()
     runner = ProcessRunner(train, Checkpoints(tmp_path / "file" / "root"))
     try:
-        with pytest.raises(RunnerError, match=r"the checkpoint folder .*root"):
+        with pytest.raises(RunnerError, match=re.escape(str(tmp_path / "file" / "root"))):
             runner.start(fresh_ledger(SPACE))
     finally:
         runner.close()

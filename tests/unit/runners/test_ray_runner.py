@@ -12,7 +12,7 @@ from fake_ray import FakeRay, a_node, install
 from shoestring import Space
 from shoestring.core.ledger.amendments import find_losses
 from shoestring.core.ledger.budget import PricedSeconds, price_of
-from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import RunnerError
 from shoestring.reports import facts
@@ -23,9 +23,9 @@ from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.ray.ray_runner import RayRunner
 from shoestring.runners.runner import RunningSteps, seconds_under_way
 from shoestring.study.study import Study
-from shoestring.testing.runners import Curve, check_runner_contract, make_opened
+from shoestring.testing.runners import Curve, check_runner_contract, make_definition
 
-SPACE = Space.listed([{"rate": rate / 10} for rate in range(1, 9)])
+SPACE = Space.from_configs([{"rate": rate / 10} for rate in range(1, 9)])
 NODES = [a_node("expensive", "accelerator_type:A100"), a_node("cheap", market="spot"), a_node("plain")]
 PRICES = {"A100": 2.5, "market=spot": 0.4}
 RATE = 3.6 / 3600  # dollars a second
@@ -84,7 +84,7 @@ def test_quick_steps_come_in_one_call_with_a_receipt_each(ray: FakeRay, tmp_path
 def test_a_worker_that_dies_in_a_call_loses_nothing_that_it_reported(ray: FakeRay, tmp_path: Path) -> None:
     ray.answers_of = {1: ["answer"] * 4 + ["dies"], 2: ["answer", "answer", "dies"]}
     study = run(tmp_path, "60 epochs", workers=2)
-    lost = entries(study, Lost)
+    lost = entries(study, StateLoss)
     assert [entry.death for entry in lost] == [True, True]
     finished = [(receipt.trial, receipt.step) for receipt in entries(study, Receipt)]
     assert study.spent == 60
@@ -96,7 +96,7 @@ def test_a_worker_that_dies_in_a_call_loses_nothing_that_it_reported(ray: FakeRa
 def test_the_third_death_of_its_worker_fails_a_trial_and_closes_its_order(ray: FakeRay, tmp_path: Path) -> None:
     ray.answers_of = {1: ["dies"], 2: ["dies"], 3: ["dies"]}
     study = run(tmp_path, "20 epochs", workers=1)
-    assert [(entry.trial, entry.death) for entry in entries(study, Lost)] == [(0, True)] * 3
+    assert [(entry.trial, entry.death) for entry in entries(study, StateLoss)] == [(0, True)] * 3
     assert study.ledger.trials[0].failures == 1
     assert study.ledger.open_orders == {}
     assert study.spent == 1, "the failed step"
@@ -105,7 +105,7 @@ def test_the_third_death_of_its_worker_fails_a_trial_and_closes_its_order(ray: F
 def priced_seconds(study: Study) -> float:
     """Return the seconds of all entries, each multiplied by the price factor of its worker."""
     charged = [(receipt.cost.total, receipt.price_factor) for receipt in entries(study, Receipt)]
-    charged += [(entry.seconds, entry.price_factor) for entry in entries(study, Lost)]
+    charged += [(entry.seconds, entry.price_factor) for entry in entries(study, StateLoss)]
     charged += [(note.facts.get("seconds", 0.0), note.facts.get("price_factor", 1.0)) for note in entries(study, Note)]
     charged += [(order.thinking_s, 1.0) for order in entries(study, Order)]
     return float(sum(seconds * factor for seconds, factor in charged))
@@ -115,7 +115,7 @@ def test_cost_is_seconds_times_rate_times_the_price_of_the_node(ray: FakeRay, tm
     """This holds for finished steps and for one that was lost with its worker."""
     ray.answers_of = {1: ["answer", "dies"]}
     study = run(tmp_path, "$1 at 3.6/h")
-    paid, lost = entries(study, Receipt), entries(study, Lost)
+    paid, lost = entries(study, Receipt), entries(study, StateLoss)
     assert [entry.price_factor for entry in lost if entry.death] == [2.5]
     assert {receipt.worker.partition(":")[2] + f" {receipt.price_factor:g}" for receipt in paid} >= {
         "1 2.5",
@@ -189,7 +189,7 @@ def test_running_steps_are_reported_with_their_price() -> None:
 
 def test_the_next_driver_charges_running_steps_at_their_price() -> None:
     ledger = Ledger(
-        [make_opened("$1 at 3.6/h"), Order(number=0, trial=0, config={"rate": 0.1, "kind": "good"}, until=2)]
+        [make_definition("$1 at 3.6/h"), Order(number=0, trial=0, config={"rate": 0.1, "kind": "good"}, until=2)]
     )
     ledger = ledger.append(*find_losses(ledger, {}, {0: PricedSeconds(2.0, 2.5)}))
     assert ledger.state.by_kind["lost"] == 2.0, "what `status` shows as lost"

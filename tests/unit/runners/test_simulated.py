@@ -12,7 +12,7 @@ from rich.console import Console
 
 from shoestring import policies
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Note, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
@@ -21,7 +21,7 @@ from shoestring.reports.messages import status_report
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner, SimulatedWorker, StepOutcome
 from shoestring.study.loop import run_in_memory
 from shoestring.testing.curves import DecayingCurves
-from shoestring.testing.policies import ROUGH_CURVES, make_opening
+from shoestring.testing.policies import ROUGH_CURVES, make_definition
 
 
 class Table:
@@ -112,10 +112,12 @@ def test_the_budget_limit_ends_running_steps_and_charges_what_they_used() -> Non
 
 
 def test_it_continues_at_the_time_of_the_last_receipt() -> None:
-    opened = Opened(space=Space({"x": Float(0, 1)}), budget=Budget("9s"), policy="p", settings={}, seed=0, max_steps=3)
+    definition = StudyDefinition(
+        space=Space({"x": Float(0, 1)}), budget=Budget("9s"), policy="p", settings={}, seed=0, max_steps=3
+    )
     first = Order(number=0, trial=0, config={"x": 0.5}, until=3, at=0.0)
     paid = Receipt(order=0, trial=0, step=1, value=1.0, cost=Cost(train=2.0), saved_step=1, at=2.0)
-    ledger = Ledger([opened, first, paid])
+    ledger = Ledger([definition, first, paid])
 
     class Steady:
         def step(self, config: Config, step: int) -> StepOutcome:
@@ -177,7 +179,7 @@ def test_the_first_free_worker_takes_the_order_at_its_speed_and_price() -> None:
 @pytest.mark.parametrize("budget", ["60s", "$60 at 3600/h"])
 def test_with_prices_the_budget_holds_and_a_stopped_study_continues_with_the_same_workers(budget: str) -> None:
     policy = policies.make("asha")
-    start = make_opening(policy, budget=budget, workers=3)
+    start = make_definition(policy, budget=budget, workers=3)
     whole = run_in_memory(Ledger([start]), policy, SimulatedRunner(ROUGH_CURVES, WORKERS)).ledger
     steps = [entry for entry in whole.entries() if isinstance(entry, Receipt)]
     prices = [entry.cost.total * (entry.price_factor if budget.startswith("$") else 1.0) for entry in steps]
@@ -195,8 +197,8 @@ def test_with_prices_the_budget_holds_and_a_stopped_study_continues_with_the_sam
 
 def test_the_budget_limit_is_reached_sooner_with_expensive_workers() -> None:
     runner = SimulatedRunner(Table(a=[(1.0, 40)], b=[(1.0, 100)], c=[(1.0, 200)]), WORKERS)
-    start = make_opening(
-        policies.make("random_search"), budget="$90 at 3600/h", space=Space.listed([{"name": n} for n in "abc"])
+    start = make_definition(
+        policies.make("random_search"), budget="$90 at 3600/h", space=Space.from_configs([{"name": n} for n in "abc"])
     )
     ledger = run_in_memory(
         Ledger([replace(start, max_steps=1, workers=3)]), policies.make("random_search"), runner
@@ -209,7 +211,7 @@ def test_the_budget_limit_is_reached_sooner_with_expensive_workers() -> None:
 def test_a_slow_worker_is_shown_in_the_status() -> None:
     policy = policies.make("random_search")
     workers = [SimulatedWorker(f"{n} on node-{n}", speed=1 / 3 if n == 2 else 1.0) for n in range(4)]
-    start = make_opening(policy, budget="400 epochs", workers=4)
+    start = make_definition(policy, budget="400 epochs", workers=4)
     ledger = run_in_memory(Ledger([start]), policy, SimulatedRunner(DecayingCurves(spread=1.2), workers)).ledger
     (slow,) = slow_workers(ledger)
     assert slow["worker"] == "2 on node-2"

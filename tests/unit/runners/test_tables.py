@@ -11,7 +11,7 @@ import pytest
 from shoestring import policies
 from shoestring.errors import StudyError
 from shoestring.runners.simulated.recorded_table import Table
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 NAN = math.nan
 
@@ -107,7 +107,7 @@ def test_a_study_runs_on_it(tmp_path: Path) -> None:
     values = np.linspace(1, 0, 12)[:, None] + 1 / np.arange(1, 10)
     table = Table.load(write(tmp_path / "t.npz", -values, meta={"direction": "max"}))
     policy = policies.make("sequential_halving")
-    start = make_opening(policy, space=table.space(), budget="30 epochs", max_steps=9, direction=table.direction)
+    start = make_definition(policy, space=table.space(), budget="30 epochs", max_steps=9, direction=table.direction)
     best = simulate(policy, table, start).ledger.best
     assert best is not None
     assert best.config == table.configs[11]

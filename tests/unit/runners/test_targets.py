@@ -63,8 +63,8 @@ def test_targets_without_a_name_are_refused(words: str) -> None:
 def test_misspelt_targets_get_a_suggestion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits_target.py").write_text("def train(config): return 1.0\ndef _own(): pass\nLIMIT = 3\n")
-    assert "Did you mean 'digits_target.py'?" in one_line("digit_target.py:train")
-    assert "Did you mean 'train'?" in one_line("digits_target.py:trian")
+    assert "'digits_target.py'?" in one_line("digit_target.py:train")
+    assert "'train'?" in one_line("digits_target.py:trian")
     assert "Known: train." in one_line("digits_target.py:xyz")
     assert "there is no module 'no_such_module_at_all'" in one_line("no_such_module_at_all.x:train")
     (tmp_path / "notes.txt").write_text("x")

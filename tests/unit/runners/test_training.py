@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoestring.core.ledger.budget import MAX_SECONDS
 from shoestring.errors import RunnerError
-from shoestring.runners.training.code import Context, Ended, Live, Report, can_save, read_metrics, shape_of
+from shoestring.runners.training.code import Context, EndOfTraining, Live, Report, can_save, read_metrics, shape_of
 
 
 def function(config: Any) -> float:
@@ -78,10 +80,10 @@ class OnlySaves:
 @pytest.mark.parametrize(
     ("target", "parts"),
     [
-        (5, ["5 is not training code", "class with step()"]),
+        (5, ["5 is not training code: give a function, a generator function or a class with step()"]),
         (object, ["object", "step()"]),
         (OnlySaves, ["OnlySaves", "only one of save(path) and load(path)", "add the other"]),
-        (lambda: 1.0, ["takes 0 arguments", "(config) or (config, context)"]),
+        (lambda: 1.0, ["takes 0 arguments: its arguments must be (config) or (config, context)"]),
         (lambda a, b, c: 1.0, ["takes 3 arguments"]),
     ],
 )
@@ -111,7 +113,7 @@ def test_a_generator_is_suspended_between_steps_and_ends(tmp_path: Path) -> None
     assert live.can_save
     live.save(tmp_path / "saved")
     assert (tmp_path / "saved").read_text() == "2"
-    with pytest.raises(Ended):
+    with pytest.raises(EndOfTraining):
         live.advance({"x": 1.0}, 4, True)
     assert live.step == 3
     assert not live.is_between_steps
@@ -189,7 +191,8 @@ def test_costs_may_be_reported() -> None:
 
 @pytest.mark.parametrize("cost", [-1, math.nan, math.inf, {"train": -1}, {"gpu": 3}])
 def test_wrong_costs_are_refused(cost: Any) -> None:
-    with pytest.raises(ValueError, match="must be seconds from 0 to"):
+    rule = f"must be seconds from 0 to {MAX_SECONDS:g}, or such seconds for setup, train and validate"
+    with pytest.raises(ValueError, match=re.escape(f"the reported cost {cost!r} {rule}")):
         Live(lambda config: Report(1.0, cost=cost), {}).advance({}, 1, True)
 
 

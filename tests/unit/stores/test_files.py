@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended
+from shoestring.core.ledger.entries import Amendment
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import StoreError
 from shoestring.stores.sql import SqlStore
@@ -76,7 +76,7 @@ def test_writing_is_refused(read_only_study: tuple[Path, Ledger]) -> None:
     for attempt in (
         lambda: study.store.append("s", truth, an_order(3)),
         lambda: study.store.lease("s"),
-        lambda: study.amend(Amended(budget=Budget("3h"))),
+        lambda: study.amend(Amendment(budget=Budget("3h"))),
         lambda: study.enqueue({"lr": 0.5, "kind": "~odd"}),
     ):
         with pytest.raises(StoreError, match="can only be read: make the file and its folder writable") as caught:

@@ -19,7 +19,7 @@ from sqlalchemy import event
 from thoroughness import examples
 
 from shoestring.core.ledger.budget import PricedSeconds, price_of
-from shoestring.core.ledger.entries import Entry, Lost, Note
+from shoestring.core.ledger.entries import Entry, Note, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import DamagedStore, StudyInUse
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
@@ -112,7 +112,9 @@ def test_the_message_names_the_holder(store: SqlStore) -> None:
     with store.lease("s"):
         change_lease(store, host="tower", pid=4711, heard_at=time.time() - 30)
         with pytest.raises(
-            StudyInUse, match=r"the study 's' is being run by process 4711 on tower, last heartbeat 3\d s ago"
+            StudyInUse,
+            match=r"the study 's' is being run by process 4711 on tower, last heartbeat 3\d s ago: wait for its end or stop it; "
+            "after 60 s of silence the study is free again",
         ):
             open_again(store).lease("s")
 
@@ -211,11 +213,11 @@ def test_a_regular_stop_passes_on_the_running_steps(store: SqlStore) -> None:
     [
         ([], {0: 3.0, 1: 4.0}),
         ([a_step(0, 1)], {1: 4.0}),
-        ([Lost(trial=0, resumable_step=0, seconds=2.0)], {1: 4.0}),
+        ([StateLoss(trial=0, resumable_step=0, seconds=2.0)], {1: 4.0}),
         ([Note(topic="released", facts={"order": 1})], {0: 3.0}),
         ([Note(topic="enqueue", facts={"config": {"lr": 0.5, "kind": "naïve"}})], {0: 3.0, 1: 4.0}),
         ([an_order(2)], {0: 3.0, 1: 4.0}),
-        ([a_step(0, 1), Lost(trial=1, resumable_step=0, seconds=3.0)], {}),
+        ([a_step(0, 1), StateLoss(trial=1, resumable_step=0, seconds=3.0)], {}),
     ],
 )
 def test_a_step_with_a_later_entry_is_not_charged_again(
@@ -282,7 +284,7 @@ def test_nothing_is_appended_after_the_lease_was_taken_over(store: SqlStore) -> 
     assert ledger is not None
     lease = store.lease("s")
     change_lease(store, holder="somebody else")
-    with pytest.raises(StudyInUse, match="taken over by another process"):
+    with pytest.raises(StudyInUse, match="the study 's' was taken over by another process: this one stops"):
         store.append("s", ledger, an_order(2), heartbeat=Heartbeat(lease, {}))
     assert lease.lost
     assert entries_as_text(open_again(store).load("s")) == entries_as_text(ledger)
@@ -308,7 +310,7 @@ def test_a_lost_step_is_charged_once(crashes: list[set[str]], tmp_path_factory: 
             lease.beat(len(ledger), {})
         if "charge" in events:  # as the loop does, before it orders anything
             charges = [
-                Lost(trial=n, resumable_step=ledger.trials[n].resumable_step, seconds=s)
+                StateLoss(trial=n, resumable_step=ledger.trials[n].resumable_step, seconds=s)
                 for n, s in lease.uncharged_s.items()
             ]
             ledger = successor.append("s", ledger, *charges, heartbeat=Heartbeat(lease, {0: 0.0}))

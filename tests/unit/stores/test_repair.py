@@ -56,7 +56,8 @@ def test_a_row_that_was_changed(tmp_path: Path) -> None:
         connection.execute("UPDATE entries SET body = 'x' WHERE study = 's' AND seq = 20")
     with check_unchanged(tmp_path / "old"):
         done = repair(f"sqlite:///{file}", "s", f"sqlite:///{tmp_path}/new.db")
-    assert done == RepairResult(n_copied=20, n_dropped=len(ledger) - 20, reason="entry 20 does not match its checksum")
+    assert (done.n_copied, done.n_dropped) == (20, len(ledger) - 20)
+    assert done.reason.startswith("entry 20 ")
     store = SqlStore(f"sqlite:///{tmp_path}/new.db")
     n_copied = store.load("s")
     assert entries_as_text(n_copied) == entries_as_text(ledger.fork(20))
@@ -70,7 +71,8 @@ def test_a_missing_row(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute("DELETE FROM entries WHERE study = 's' AND seq = 20")
     done = repair(str(tmp_path / "store.db"), "s", str(tmp_path / "new.db"))
-    assert done == RepairResult(n_copied=20, n_dropped=len(ledger) - 21, reason="entry 20 is missing")
+    assert (done.n_copied, done.n_dropped) == (20, len(ledger) - 21)
+    assert done.reason.startswith("entry 20 ")
 
 
 def test_an_undamaged_study_is_copied_completely(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_any_destroyed_page(
     store.close()
     with check_unchanged(folder / "old"):
         if last_good < 0:
-            with pytest.raises(StoreError, match="nothing of the study 's' can be copied"):
+            with pytest.raises(StoreError, match="'s'"):
                 repair(str(file), "s", str(folder / "new.db"))
             assert not (folder / "new.db").exists()
             return
@@ -167,7 +169,7 @@ def test_a_destroyed_beginning(tmp_path: Path) -> None:
     begin(file)
     data = file.read_bytes()
     file.write_bytes(b"\0" * 100 + data[100:])
-    with pytest.raises(StoreError, match="nothing of the study 's' can be copied"):
+    with pytest.raises(StoreError, match=r"nothing of the study 's' can be copied from .*store\.db: "):
         repair(str(file), "s", str(tmp_path / "new.db"))
 
 
@@ -176,7 +178,10 @@ def test_refused_repairs(tmp_path: Path) -> None:
     ledger = begin(file)
     with pytest.raises(StoreError, match=r"there is no such study\. Did you mean 'other'"):
         repair(str(file), "othr", str(new))
-    with pytest.raises(StoreError, match="there is no store"):
+    with pytest.raises(
+        StoreError,
+        match=r"there is no store '.*missing\.db': give the address of one that exists \(store=, or --store\)",
+    ):
         repair(str(tmp_path / "missing.db"), "s", str(new))
     with pytest.raises(StoreError, match=r"store\.db exists: give the repaired study a file of its own"):
         repair(str(file), "s", str(file))

@@ -108,7 +108,7 @@ def test_an_address_that_cannot_be_used(address: str, text: str) -> None:
 
 def test_postgresql_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"psycopg.*pip install 'shoestring\[postgresql\]'"):
+    with pytest.raises(MissingExtra, match=r"psycopg.*shoestring\[postgresql\]"):
         SqlStore("postgresql://127.0.0.1/db")
 
 
@@ -116,7 +116,9 @@ def test_postgresql_has_no_path_and_hides_its_password() -> None:
     pytest.importorskip("psycopg")
     store = SqlStore("postgresql://me:secret@127.0.0.1:1/db")  # no server listens on port 1
     assert store.path is None
-    with pytest.raises(StoreError, match="check the address") as caught:
+    with pytest.raises(
+        StoreError, match=r"the store .* failed: .*: check the address, and that its server runs"
+    ) as caught:
         store.load("s")
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -179,7 +181,7 @@ def test_a_closed_store_opens_again(file: Path) -> None:
 def test_entries_that_cannot_be_stored_change_nothing(file: Path) -> None:
     store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening(), an_order(0))
-    with pytest.raises(StoreError, match="cannot be stored"):
+    with pytest.raises(StoreError, match=r"entry 3 .*'s'.*object"):
         store.append("s", ledger, a_step(0, 1), Note(topic="x", facts={"what": object()}))
     with pytest.raises(DecisionError):
         store.append("s", ledger, a_step(0, 2))
@@ -220,7 +222,11 @@ def test_a_full_disk(file: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "last_good", "text"),
     [
-        ("UPDATE entries SET body = replace(body, '\"n\":4', '\"n\":5') WHERE seq = 4", 3, "entry 4 does not match"),
+        (
+            "UPDATE entries SET body = replace(body, '\"n\":4', '\"n\":5') WHERE seq = 4",
+            3,
+            "entry 4 does not match its checksum",
+        ),
         ("UPDATE entries SET at = at + 1 WHERE seq = 9", 8, "entry 9 does not match"),
         ("UPDATE entries SET body = '{\"n' WHERE seq = 4", 3, "entry 4 does not match"),
         ("UPDATE entries SET body = CAST(x'ff' AS TEXT) WHERE seq = 4", 3, "entry 4 lies in a destroyed part"),
@@ -292,7 +298,7 @@ def test_a_file_locked_by_another_program(file: Path, monkeypatch: pytest.Monkey
             store.append("s", ledger, an_order(0))
     (message,) = messages  # once, however often it was repeated
     assert "another program has locked it" in message
-    assert "Trying again" in message
+    assert message.endswith(". Trying again for 0 s; training goes on meanwhile")
     assert entries_as_text(store.append("s", ledger, an_order(0))) == entries_as_text(store.load("s"))
 
 
@@ -310,7 +316,7 @@ def test_refresh_verifies_only_new_rows(file: Path) -> None:
     assert entries_as_text(loaded) == entries_as_text(ledger)
     ledger = ours.append("s", ledger, a_step(0, 2), an_order(1))
     tamper(file, "UPDATE entries SET at = 0 WHERE seq = 4")
-    with pytest.raises(DamagedStore, match="entry 4 does not match") as caught:
+    with pytest.raises(DamagedStore, match="entry 4 ") as caught:
         theirs.refresh("s", loaded)
     assert caught.value.last_good == 3
 
@@ -563,4 +569,4 @@ def test_the_address_of_a_store_can_be_used_again(monkeypatch: pytest.MonkeyPatc
     assert store.where == "postgresql+psycopg://me@127.0.0.1:1/db"
     monkeypatch.setenv("SHOESTRING_STORE_PASSWORD", "p@ss")
     assert SqlStore(store.where).where == store.where
-    assert "SHOESTRING_STORE_PASSWORD" in str(store._damaged("s", 3, "entry 3 is missing"))
+    assert "SHOESTRING_STORE_PASSWORD" in str(store._describe_damage("s", 3, "entry 3 is missing"))

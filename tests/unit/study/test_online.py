@@ -262,9 +262,9 @@ def test_values_must_be_numbers() -> None:
     job = Job(MemoryStore())
     job.tuner.next()
     for value, seconds, message in (
-        ("good", None, "value='good' is not a value"),
+        ("good", None, "value='good'"),
         (None, None, "its value must be a number, not None"),
-        (1.0, -1.0, "validate_s=-1.0 must be seconds, 0 or more"),
+        (1.0, -1.0, "validate_s=-1.0"),
     ):
         with pytest.raises(StudyError, match=message):
             job.tuner.tell(value, validate_s=seconds)  # type: ignore[arg-type]

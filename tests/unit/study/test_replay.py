@@ -10,7 +10,7 @@ import pytest
 
 from shoestring.core.deciding.decision import Decision, Finish, Train
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Entry, Lost, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Entry, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
@@ -27,7 +27,7 @@ def grow(ledger: Ledger, *entries: Entry) -> Ledger:
 
 def make_ledger(budget: str = "100 epochs") -> Ledger:
     """Trial 0 went to step 3 and was best at step 2; 1 diverged at step 1; 2 failed at step 2; 3 was never trained."""
-    opened = Opened(
+    definition = StudyDefinition(
         space=Space({"x": Float(0, 1)}), budget=Budget(budget), policy="random_search", settings={}, seed=0, max_steps=3
     )
     cost = Cost(setup=1.0, train=2.0)
@@ -44,7 +44,7 @@ def make_ledger(budget: str = "100 epochs") -> Ledger:
         Receipt(order=2, trial=2, step=2, cost=Cost(train=9.0), status="failed", text="boom", saved_step=1),
         Order(number=3, trial=3, config={"x": 0.3}, until=3),
     ]
-    return grow(Ledger([opened]), *entries)
+    return grow(Ledger([definition]), *entries)
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,12 @@ def test_curves_are_known_up_to_their_last_step() -> None:
 def test_a_step_that_was_trained_again_keeps_its_first_value() -> None:
     again = Order(number=4, trial=0, config={"x": 0.0}, until=4)
     ledger = make_ledger().fork(5)
-    ledger = grow(ledger, Lost(trial=0, resumable_step=0))
+    ledger = grow(ledger, StateLoss(trial=0, resumable_step=0))
     repeated = Receipt(order=1, trial=0, step=1, value=0.9, cost=Cost(train=50.0), saved_step=1)
-    opened = ledger.opened
-    longer = Opened(**{f: getattr(opened, f) for f in ("space", "budget", "policy", "settings", "seed")}, max_steps=9)
+    definition = ledger.definition
+    longer = StudyDefinition(
+        **{f: getattr(definition, f) for f in ("space", "budget", "policy", "settings", "seed")}, max_steps=9
+    )
     ledger = grow(Ledger([longer, *ledger.entries(1)]), Order(**{**again.body(), "number": 1}), repeated)
     outcome = RecordedCurves(ledger).step({"x": 0.0}, 1)
     assert outcome is not None
@@ -115,7 +117,7 @@ def test_the_cost_of_being_as_good() -> None:
     assert cost_until(make_ledger("100s"), 0.05) is None
     lost = grow(
         make_ledger("100s"),
-        Lost(trial=2, resumable_step=0, why="gone"),
+        StateLoss(trial=2, resumable_step=0, why="gone"),
         Order(number=4, trial=2, config={"x": 0.2}, until=3),
         *(Receipt(order=4, trial=2, step=s, value=0.7 / s**9, cost=Cost(train=1.0), saved_step=s) for s in (1, 2)),
     )
@@ -129,8 +131,8 @@ def test_the_cost_of_being_as_good() -> None:
     [([None], "nothing to replay"), ([0.5, None, 0.2], "step 2 of trial 0 has no value.*validate every step")],
 )
 def test_studies_that_cannot_be_replayed(values: list[Any], message: str) -> None:
-    opened = make_ledger().opened
-    ledger = grow(Ledger([opened]), Order(number=0, trial=0, config={"x": 0.0}, until=len(values)))
+    definition = make_ledger().definition
+    ledger = grow(Ledger([definition]), Order(number=0, trial=0, config={"x": 0.0}, until=len(values)))
     for step, value in enumerate(values, 1):
         ledger = ledger.append(Receipt(order=0, trial=0, step=step, value=value, saved_step=step))
     with pytest.raises(StudyError, match=message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,14 +13,14 @@ import pytest
 
 from shoestring import Study
 from shoestring.core.ledger.accounting import StudyStateView
-from shoestring.core.ledger.entries import Lost, Receipt
+from shoestring.core.ledger.entries import Receipt, StateLoss
 from shoestring.core.ledger.pricing import place_order
 from shoestring.errors import StudyError, StudyInUse
 from shoestring.stores.addresses import open_store
 from shoestring.stores.ledger_store import HEARTBEAT_S, Lease
 from shoestring.study.ask import StepReport
 from shoestring.study.journal import Journal
-from shoestring.study.serving.session import HEARTBEATS_PER_TIMEOUT, OrderClosed, ServeSession
+from shoestring.study.serving.session import HEARTBEATS_PER_TIMEOUT, OrderNotOpen, ServeSession
 
 SPACE = {"lr": {"float": [0.001, 1.0], "log": True}}
 GIVE_UP_AFTER_S = 50.0
@@ -150,7 +151,7 @@ def test_a_worker_must_give_a_name(opened: SessionProcess, worker: Any) -> None:
 
 
 def test_a_second_session_of_the_same_study_is_refused(opened: SessionProcess) -> None:
-    with pytest.raises(StudyInUse, match="is being run by process"):
+    with pytest.raises(StudyInUse, match=f"'study' .*{os.getpid()}"):
         SessionProcess(opened.where)
 
 
@@ -196,7 +197,7 @@ def test_a_failure_that_is_reported_again_is_charged_once(opened: SessionProcess
     assert opened.session.tell(0, 1, failed) == opened.session.tell(0, 1, failed)
     trial = opened.session.study.trials[0]
     assert (trial.failures, trial.failure, opened.session.study.spent) == (1, "out of memory", 1)
-    with pytest.raises(OrderClosed, match="order 0 is not open any more"):
+    with pytest.raises(OrderNotOpen, match="order 0"):
         opened.session.tell(0, 2, value(0.5))
 
 
@@ -329,7 +330,7 @@ def test_lost_steps_are_trained_again_and_charged_once(opened: SessionProcess) -
     session.tell(0, 1, value(0.5))
     session.tell(0, 2, value(0.4))
     assert session.lose(0, 0) == session.lose(0, 0) == {"number": 0, "open": True, "next_step": 1}
-    assert len(entries(opened, Lost)) == 1
+    assert len(entries(opened, StateLoss)) == 1
     assert session.ask("a")["order"]["resumable_step"] == 0
     for step in (1, 2, 3):
         assert session.tell(0, step, value(0.9))["new"]
@@ -337,7 +338,7 @@ def test_lost_steps_are_trained_again_and_charged_once(opened: SessionProcess) -
     assert session.study.spent == 3
     assert session.study.trials[0].values == [0.5, 0.4, 0.9]
     for resumable_step in (4, -1, 1.5):
-        with pytest.raises((StudyError, OrderClosed)):
+        with pytest.raises((StudyError, OrderNotOpen)):
             session.lose(0, resumable_step)
 
 
@@ -369,14 +370,16 @@ def test_a_silent_worker_is_charged_up_to_its_last_heartbeat_and_one_interval(
     clock.now += 1.0
     opened.session.ask("b")
     assert 0 not in opened.session.study.ledger.open_orders
-    (loss,) = entries(opened, Lost)
+    (loss,) = entries(opened, StateLoss)
     assert (loss.trial, loss.resumable_step, loss.worker) == (0, 1, "a")
     assert loss.seconds == pytest.approx(4 * WORKER_HEARTBEAT_S + WORKER_HEARTBEAT_S)
     assert loss.why == "nothing was heard of a for 51 s"
     assert opened.session.study.ledger.state.by_kind["lost"] == loss.seconds
-    with pytest.raises(OrderClosed, match="given up; ask again"):
+    with pytest.raises(
+        OrderNotOpen, match="order 0 is not open any more: its last step was reported, or it was given up; ask again"
+    ):
         opened.session.tell(0, 2, value(0.4))
-    with pytest.raises(OrderClosed, match="given up; ask again"):
+    with pytest.raises(OrderNotOpen, match="order 0"):
         opened.session.heartbeat(0)
 
 
@@ -404,7 +407,7 @@ def test_a_trial_fails_after_three_silent_workers(where: str, clock: Clock) -> N
         "spent": 1.0,
         "left": 2.0,
     }
-    assert "nothing was heard of c" in Study.open(store=study.store).trials[0].failure
+    assert "c" in Study.open(store=study.store).trials[0].failure.split(), "the name of the third worker"
     opened.close()
 
 
@@ -436,7 +439,7 @@ def test_a_new_session_knows_workers_orders_steps_and_seconds(
     assert not session.tell(0, 1, value(0.5, cost_s=3.0))["new"]
     clock.now += GIVE_UP_AFTER_S + 1
     session.ask("b")
-    (loss,) = entries(opened, Lost)
+    (loss,) = entries(opened, StateLoss)
     heartbeat_s = HEARTBEAT_S if is_killed else 0.0  # a killed server may have heard more since its last heartbeat
     assert loss.seconds == pytest.approx(30.0 + WORKER_HEARTBEAT_S + heartbeat_s)
     assert session.study.ledger.state.by_kind["train"] == 3.0
@@ -465,7 +468,7 @@ def test_a_session_that_lost_its_lease_records_nothing(opened: SessionProcess, m
     before = opened.session
     monkeypatch.setattr("shoestring.stores.lease.Process.is_dead", lambda process: True)
     after: Lease = Study.open(store=opened.where).store.lease("study")
-    with pytest.raises(StudyInUse, match="taken over by another process"):
+    with pytest.raises(StudyInUse, match="'study'"):
         before.ask("a")
     assert not Study.open(store=opened.where).ledger.orders
     after.__exit__(None, None, None)

@@ -20,9 +20,17 @@ from shoestring import Choice, Float, Int, Prices, Report, ShoestringError, Spac
 from shoestring.core.deciding.decision import Decision, Finish, Train
 from shoestring.core.deciding.policy import find_untried_config
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import PolicyError, StudyError, StudyInUse, TrainingFailed
+from shoestring.errors import (
+    BudgetError,
+    PolicyError,
+    RunnerError,
+    SpaceError,
+    StudyError,
+    StudyInUse,
+    TrainingFailed,
+)
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.sql import SqlStore
@@ -152,7 +160,7 @@ class Unregistered:
 def test_a_policy_object_is_used_unchanged() -> None:
     with pytest.warns(
         UserWarning,
-        match="unregistered has ended the run: enough, 5 epochs of 9 epochs left unspent; to spend the rest",
+        match=r"unregistered .*enough, 5 epochs of 9 epochs",
     ):
         study = tune(loss, SPACE, "9 epochs", policy=Unregistered(stop_after=4))
     assert len(study.trials) == 4
@@ -177,7 +185,7 @@ def test_an_unregistered_policy_is_passed_again(tmp_path: Path) -> None:
     tune(loss, SPACE, "3 epochs", policy=Plain(), store=where)
     assert tune(loss, SPACE, "5 epochs", policy=Plain(), store=where).spent == 5
     assert tune(loss, SPACE, "6 epochs", policy=Plain(), store=where).ledger.state.policy == "plain"
-    with pytest.raises(PolicyError, match=r"'plain' is not registered: pass it again, as policy=Plain"):
+    with pytest.raises(PolicyError, match=r"'plain' .*policy=Plain"):
         Study.open("study", where).ask()
     study = Study.begin(SPACE, "7 epochs", policy=Plain(), store=where)
     assert Study.open("study", where, policy=Plain()).ask() is not None
@@ -220,44 +228,60 @@ def test_the_best_config_of_a_trial_whose_config_changes() -> None:
 
 # wrong arguments ----------------------------------------------------------------------------------------------------
 
-WRONG: list[tuple[dict[str, Any], list[str]]] = [
-    ({"budget": "lots"}, ["'lots'", "400 epochs"]),
-    ({"budget": "1 epoch", "prices": Prices(1.0)}, ["1 epoch is too small", "costs 2", "raise it"]),
-    ({"space": {}}, ["empty", "at least one parameter"]),
-    ({"space": None}, ["dict of parameters"]),
-    ({"space": {"lr": {"flaot": [0, 1]}}}, ["lr", "Did you mean 'float'?"]),
-    ({"policy": "sequental_halving"}, ["'sequental_halving'", "Did you mean 'sequential_halving'?"]),
-    ({"policy": 5}, ["policy"]),
-    ({"policy": "asha", "settings": {"reduction": 3}}, ["asha has no setting 'reduction'", "reduction_factor"]),
-    ({"policy": "asha", "settings": {"reduction_factor": 1}}, ["reduction_factor=1", "Try 3"]),
-    ({"policy": Unregistered(), "settings": {"stop_after": 3}}, ["give them to the policy itself"]),
-    ({"direction": "down"}, ["'down'", "'min' or 'max'"]),
-    ({"max_steps": 0}, ["max_steps=0", "1 or more"]),
-    ({"workers": 0}, ["workers=0", "1 or more"]),
-    ({"seed": -1}, ["seed=-1", "0 or more"]),
-    ({"initial": [{"lr": 7.0, "n": 1}]}, ["lr = 7.0", "from 0.0001 to 1.0"]),
-    ({"initial": [{"lr": 0.1}]}, ["n is missing"]),
-    ({"runner": "locl"}, ["'locl'", "Did you mean 'local'?"]),
-    ({"runner": "local", "workers": 2}, ["one worker, not 2", "process runner"]),
-    ({"live": 0}, ["live=0", "1 or more"]),
-    ({"checkpoints_at_most": "much"}, ["'much'", "500MB"]),
-    ({"deadline": "soon"}, ["deadline", "'soon'"]),
-    ({"train": 5}, ["5 is not training code"]),
-    ({"train": lambda: 1.0}, ["(config) or (config, context)"]),
-    ({"train": loss, "max_steps": 7}, ["max_steps=7", "a plain function has one step"]),
-    ({"max_steps": None}, ["max_steps"]),
+WRONG: list[tuple[dict[str, Any], type[ShoestringError], list[str]]] = [
+    ({"budget": "lots"}, BudgetError, ["'lots'"]),
+    (
+        {"budget": "1 epoch", "prices": Prices(1.0)},
+        BudgetError,
+        ["the budget 1 epoch is too small", "one step with its validation costs 2", "raise it to that at least"],
+    ),
+    ({"space": {}}, SpaceError, ["empty", "at least one parameter"]),
+    ({"space": None}, SpaceError, ["None"]),
+    ({"space": {"lr": {"flaot": [0, 1]}}}, SpaceError, ["lr", "'flaot'", "'float'"]),
+    ({"policy": "sequental_halving"}, PolicyError, ["'sequental_halving'", "'sequential_halving'"]),
+    ({"policy": 5}, PolicyError, ["policy=5"]),
+    ({"policy": "asha", "settings": {"reduction": 3}}, PolicyError, ["asha", "'reduction'", "'reduction_factor'"]),
+    ({"policy": "asha", "settings": {"reduction_factor": 1}}, PolicyError, ["asha(reduction_factor=1)"]),
+    (
+        {"policy": Unregistered(), "settings": {"stop_after": 3}},
+        PolicyError,
+        ["{'stop_after': 3}", "Unregistered(stop_after=2)"],
+    ),
+    ({"direction": "down"}, StudyError, ["direction='down'", "'min'", "'max'"]),
+    ({"max_steps": 0}, StudyError, ["max_steps=0"]),
+    ({"workers": 0}, StudyError, ["workers=0"]),
+    ({"seed": -1}, StudyError, ["seed=-1"]),
+    ({"initial": [{"lr": 7.0, "n": 1}]}, SpaceError, ["lr = 7.0", "0.0001", "1.0"]),
+    ({"initial": [{"lr": 0.1}]}, SpaceError, ["n is", "{'lr': 0.1}"]),
+    ({"runner": "locl"}, RunnerError, ["unknown runner 'locl'. Did you mean 'local'?"]),
+    (
+        {"runner": "local", "workers": 2},
+        RunnerError,
+        ["the local runner has one worker, not 2: use the process runner"],
+    ),
+    ({"live": 0}, RunnerError, ["live=0"]),
+    ({"checkpoints_at_most": "much"}, RunnerError, ["'much'", "500MB"]),
+    ({"deadline": "soon"}, BudgetError, ["deadline", "'soon'"]),
+    ({"train": 5}, RunnerError, ["5", "step()"]),
+    ({"train": lambda: 1.0}, RunnerError, ["<lambda>", "(config, context)"]),
+    (
+        {"train": loss, "max_steps": 7},
+        RunnerError,
+        ["max_steps=7 needs a generator or a class: a plain function has one step"],
+    ),
+    ({"max_steps": None}, RunnerError, ["max_steps=20"]),
 ]
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"), WRONG, ids=[f"{i}-{next(iter(change))}" for i, (change, _) in enumerate(WRONG)]
+    ("change", "error", "expected"), WRONG, ids=[f"{i}-{next(iter(wrong[0]))}" for i, wrong in enumerate(WRONG)]
 )
 def test_wrong_arguments_are_one_line_errors_and_write_nothing(
-    change: dict[str, Any], expected: list[str], tmp_path: Path
+    change: dict[str, Any], error: type[ShoestringError], expected: list[str], tmp_path: Path
 ) -> None:
     store = f"sqlite:///{tmp_path}/s.db"
     words = {"train": curve, "space": SPACE, "budget": "9 epochs", "max_steps": 3, "store": store, **change}
-    with pytest.raises(ShoestringError) as caught:
+    with pytest.raises(error) as caught:
         tune(words.pop("train"), words.pop("space"), words.pop("budget"), **words)
     assert "\n" not in str(caught.value)
     for word in expected:
@@ -293,21 +317,21 @@ def test_the_same_call_again_continues(reopen: Callable[[], Any]) -> None:
     first = again("5 epochs", seed=4)
     assert again("5 epochs").ledger.entries() == first.ledger.entries()  # the budget is spent, so nothing is written
     second = again("9 epochs")
-    assert (second.spent, second.ledger.opened.seed) == (9, 4)
+    assert (second.spent, second.ledger.definition.seed) == (9, 4)
     whole = tune(loss, SPACE, "9 epochs", policy="random_search", seed=4)
     assert [trial.config for trial in second.trials] == [trial.config for trial in whole.trials]
     for change, message in (
-        ({"seed": 5}, "seed 4, not 5"),
-        ({"direction": "max"}, "direction"),
-        ({"prices": Prices(1.0)}, "validation pass"),
+        ({"seed": 5}, r"\bseed 4\b.*\b5\b"),
+        ({"direction": "max"}, "'min'.*'max'"),
+        ({"prices": Prices(1.0)}, r"\b0 epochs .*\b1\b"),
     ):
         with pytest.raises(StudyError, match=message):
             again("9 epochs", **change)
-    with pytest.raises(StudyError, match="below the 9 epochs that the study has spent"):
+    with pytest.raises(StudyError, match=r"\b8 epochs .*\b9 epochs\b"):
         again("8 epochs")
-    with pytest.raises(StudyError, match="keep the unit"):
+    with pytest.raises(StudyError, match=r"epochs.*seconds"):
         again("8h")
-    with pytest.raises(StudyError, match=r"lr was .*--study NAME"):
+    with pytest.raises(StudyError, match=r"\blr\b"):
         tune(loss, Space({"lr": Float(0, 1), "n": Int(1, 9)}), "9 epochs", store=reopen())
     assert reopen().load("study").entries() == second.ledger.entries()
 
@@ -316,7 +340,7 @@ def test_another_policy_is_amended(reopen: Callable[[], Any]) -> None:
     tune(loss, SPACE, "5 epochs", store=reopen(), policy="random_search")
     study = tune(loss, SPACE, "9 epochs", store=reopen(), policy="asha", settings={"reduction_factor": 2})
     assert (study.ledger.state.policy, study.ledger.state.settings["reduction_factor"]) == ("asha", 2)
-    assert sum(isinstance(entry, Amended) for entry in study.ledger.entries()) == 1
+    assert sum(isinstance(entry, Amendment) for entry in study.ledger.entries()) == 1
 
 
 def test_only_new_initial_configs_are_queued_when_a_study_continues(reopen: Callable[[], Any]) -> None:
@@ -349,7 +373,7 @@ def _with_tables(reopen: Callable[[], Any]) -> Any:
 
 def test_only_one_may_run_a_study_at_a_time(reopen: Callable[[], Any]) -> None:
     study = Study.begin(SPACE, "5 epochs", store=reopen(), policy="random_search")
-    with reopen().lease("study"), pytest.raises(StudyInUse, match="'study' is being run"):
+    with reopen().lease("study"), pytest.raises(StudyInUse, match="'study'"):
         study.run(SimulatedRunner(DecayingCurves()))
     assert study.run(SimulatedRunner(DecayingCurves())).reason == "budget"
 
@@ -403,8 +427,8 @@ def test_reports_are_checked() -> None:
     order = study.ask()
     assert order is not None
     for value, cost_s, message in (
-        ("good", None, "value='good'.*report a number"),
-        (1.0, -1.0, "cost_s=-1.0 must be seconds, 0 or more"),
+        ("good", None, "value='good' is not a value: .*: report a number, None or a Report"),
+        (1.0, -1.0, "cost_s=-1.0 must be seconds, 0 or more; leave it out to have them measured"),
         (1.0, math.nan, "cost_s=nan"),
         (1.0, math.inf, "cost_s=inf"),
     ):
@@ -415,8 +439,9 @@ def test_reports_are_checked() -> None:
     study.tell(order, failed="out of memory")
     trial = study.trials[order.trial]
     assert (trial.values, trial.failure, trial.resumable_step, study.spent) == ([0.5], "out of memory", 1, 2)
-    with pytest.raises(StudyError, match="order 0 is not open"):
+    with pytest.raises(StudyError, match="order 0"):
         study.tell(order, 1.0)
+    assert study.spent == 2
     other = study.ask()
     assert other is not None
     study.tell(other, math.nan)
@@ -448,7 +473,7 @@ def test_an_order_without_a_report_is_released(reopen: Callable[[], Any]) -> Non
     again = other.ask(give_up_after=-1.0)
     assert again is not None
     assert again.trial in (0, 1)
-    with pytest.raises(StudyError, match="order 0 is not open"):
+    with pytest.raises(StudyError, match="order 0 is not open: all its steps were reported, or it was released"):
         study.tell(lost, 1.0)
     other.tell(again, 1.0)
     other.tell(again, 1.0)
@@ -548,9 +573,9 @@ def test_best_is_none_before_the_first_value() -> None:
 
 def test_amendments_are_checked_by_the_ledger() -> None:
     study = tune(loss, SPACE, "4 epochs", policy="random_search")
-    with pytest.raises(StudyError, match="below the 4 epochs"):
-        study.amend(Amended(budget=Budget("3 epochs")))
-    study.amend(Amended(budget=Budget("5 epochs")))
+    with pytest.raises(StudyError, match=r"\b3 epochs .*\b4 epochs\b"):
+        study.amend(Amendment(budget=Budget("3 epochs")))
+    study.amend(Amendment(budget=Budget("5 epochs")))
     assert study.ledger.left == 1
 
 
@@ -569,7 +594,7 @@ def test_other_training_code_makes_another_study(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"trains train.py:train, not a command"):
         begin("command", ["./train.sh"])
     with pytest.raises(
-        StudyError, match=r"'s' has a budget in epochs, not in seconds: keep the unit, or start another"
+        StudyError, match="'s' has a budget in epochs, not in seconds: keep the unit, or start another study"
     ):
         begin("python", "train.py:train", "9s")
 
@@ -596,7 +621,7 @@ def test_threads_may_ask_and_tell_through_one_study(reopen: Callable[[], Any]) -
 
 def test_a_study_can_be_used_after_an_append_that_was_interrupted(reopen: Callable[[], Any]) -> None:
     study = Study.begin(SPACE, "5 epochs", store=reopen(), policy="random_search", seed=0)
-    study.store.append(study.name, study.ledger, Amended(workers=2))  # stored, but the journal does not know it
+    study.store.append(study.name, study.ledger, Amendment(workers=2))  # stored, but the journal does not know it
     assert study.ledger.workers == 2
     assert len(study.ledger) == 2
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from shoestring import Float, Space, Study, tune
-from shoestring.core.ledger.entries import Amended, Cost, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Cost, Order, Receipt
 from shoestring.errors import RunnerError, StudyError, TrainingFailed
 from shoestring.runners.make import RunnerOptions
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
@@ -101,7 +101,10 @@ def test_code_that_always_fails_raises_an_error_with_the_study() -> None:
 
 
 def test_a_single_failed_trial_raises_too() -> None:
-    with pytest.raises(TrainingFailed, match="its only trial failed"):
+    with pytest.raises(
+        TrainingFailed,
+        match="'study' has no result: its only trial failed and no step has ever worked; the last failure was ZeroDivision",
+    ):
         tune(crash, SPACE, "1 epoch")
 
 
@@ -154,7 +157,7 @@ def test_a_stopped_run_raises_nothing() -> None:
 def test_a_policy_that_leaves_budget_unspent_warns_with_its_reason() -> None:
     with pytest.warns(
         UserWarning,
-        match=r"grid has ended the run: .*, 2\d epochs of 30 epochs left unspent; to spend the rest, widen the space",
+        match=r"grid has ended the run: .*, 2\d epochs of 30 epochs .*; to spend the rest, widen the space or choose another",
     ):
         tune(loss, SPACE, "30 epochs", policy="grid", settings={"levels": 5})
 
@@ -169,12 +172,12 @@ def test_unspent_budget_gives_a_warning_only_if_it_pays_for_a_step() -> None:
 
     def end(budget: str) -> None:
         study = _make_study(budget, train_s=4.0, thinking_s=0.0, steps=2)
-        report_problems(study, Ending("policy", "done, much left unspent", study.ledger))
+        report_problems(study, Ending("policy", "done", study.ledger))
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         end("10s")
-    with pytest.warns(UserWarning, match="random_search has ended the run: done, much left unspent; to spend"):
+    with pytest.warns(UserWarning, match=r"random_search .*done"):
         end("20s")
 
 
@@ -189,13 +192,13 @@ def _make_study(budget: str, train_s: float, thinking_s: float, steps: int) -> S
 
 def test_a_slow_policy_gives_a_warning_with_a_remedy() -> None:
     study = _make_study("100s", train_s=2.0, thinking_s=1.0, steps=5)
-    with pytest.warns(UserWarning, match=r"decisions took 5\.0 s of 15\.0 s.*Choose a faster policy"):
+    with pytest.warns(UserWarning, match=r"5\.0 s of 15\.0 s.*random_search"):
         report_problems(study, Ending("stopped", "", study.ledger))
 
 
 def test_the_warning_of_a_slow_policy_comes_at_the_end_of_a_run() -> None:
     study = _make_study("100s", train_s=2.0, thinking_s=1.0, steps=5)
-    with pytest.warns(UserWarning, match="Choose a faster policy"):
+    with pytest.warns(UserWarning, match=r"5\.0 s of 15\.0 s.*random_search"):
         study.run(loss, deadline=0)
 
 
@@ -216,20 +219,20 @@ def test_a_study_runs_training_code(train: Any, max_steps: int, tmp_path: Path) 
 
 def test_code_that_does_not_fit_the_study_is_refused() -> None:
     study = Study.begin(SPACE, "10 epochs", max_steps=5)
-    with pytest.raises(RunnerError, match="a plain function has one step"):
+    with pytest.raises(RunnerError, match="max_steps=5"):
         study.run(loss)
-    with pytest.raises(RunnerError, match="5 is not training code"):
+    with pytest.raises(RunnerError, match=r"\b5 .*step\(\)"):
         study.run(5)  # type: ignore[arg-type]
     assert len(study.ledger) == 1
 
 
 def test_another_number_of_workers_is_amended() -> None:
     study = Study.begin(SPACE, "4 epochs", workers=3, policy="random_search")
-    with pytest.raises(StudyError, match="workers=0 must be a whole number, 1 or more"):
+    with pytest.raises(StudyError, match="workers=0"):
         study.run(loss, workers=0)
     study.run(loss, workers=1)
     assert (study.ledger.workers, study.spent) == (1, 4)
-    assert sum(isinstance(entry, Amended) for entry in study.ledger.entries()) == 1
+    assert sum(isinstance(entry, Amendment) for entry in study.ledger.entries()) == 1
 
 
 def test_a_study_runs_a_runner() -> None:
@@ -263,23 +266,23 @@ def test_an_observer_sees_every_entry_while_progress_is_shown(capfd: pytest.Capt
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"progress": "yes"}, "progress='yes' must be"),
-    ({"observe": 5}, r"observe=5 must be"),
-    ({"prices": 0.5}, r"prices=0.5 must be"),
-    ({"initial": {"x": 0.5}}, r"initial=\{'x': 0.5\} must be"),
-    ({"store": 5}, "store=5 must be"),
+    ({"progress": "yes"}, r"progress='yes' must be True, False, or None \(show it in a terminal or notebook\)"),
+    ({"observe": 5}, r"observe=5 must be a function, such as observe\(ledger, entry\)"),
+    ({"prices": 0.5}, r"prices=0.5 must be Prices\(…\), as Prices\(validate_epochs=0.5\)"),
+    ({"initial": {"x": 0.5}}, r"initial=\{'x': 0.5\} must be a list of configs, such as \[\{'lr': 0.1\}\]"),
+    ({"store": 5}, "store=5 must be an address, such as sqlite:///file.db, or a ledger store"),
     ({"store": "a\x00b"}, "must be an address of printable characters"),
     ({"name": 5}, "the study's name 5 must be text"),
     ({"name": "a\nb"}, "a name is one line of printable characters"),
-    ({"seed": 1.5}, "seed=1.5 must be"),
-    ({"workers": True}, "workers=True must be"),
-    ({"live": "two"}, "live='two' must be"),
-    ({"checkpoints": 5}, "checkpoints=5 must be"),
-    ({"checkpoints_at_most": 5}, "the size 5 cannot be read"),
-    ({"runner": 5}, r"runner=5 must be"),
-    ({"deadline": [1]}, r"deadline=\[1\] must be"),
-    ({"max_steps": "3"}, "max_steps='3' must be"),
-    ({"direction": ["min"]}, r"direction=\['min'\] must be"),
+    ({"seed": 1.5}, "seed=1.5 must be a whole number, 0 or more"),
+    ({"workers": True}, "workers=True must be a whole number, 1 or more"),
+    ({"live": "two"}, "live='two' must be a whole number, 1 or more: the trial in training is one of them"),
+    ({"checkpoints": 5}, "checkpoints=5 must be a folder, or a place like s3://bucket/runs"),
+    ({"checkpoints_at_most": 5}, "the size 5 cannot be read: write 500MB or 2GB"),
+    ({"runner": 5}, r"runner=5 must be 'local', 'process', 'ray', RayCluster\(…\), or a Runner object"),
+    ({"deadline": [1]}, r"deadline=\[1\] must be a number of seconds, or text such as '2h' or '90s'"),
+    ({"max_steps": "3"}, "max_steps='3' must be a whole number, 1 or more: the steps of a full training"),
+    ({"direction": ["min"]}, r"direction=\['min'\] must be 'min' or 'max'"),
 ]
 
 
@@ -300,7 +303,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     import numpy as np
 
     study = tune(curve, SPACE, "9 epochs", max_steps=np.int64(5), seed=np.int64(3), deadline=np.float32(60))  # type: ignore[arg-type]
-    assert (type(study.ledger.opened.seed), study.ledger.opened.seed, study.ledger.max_steps) == (int, 3, 5)
+    assert (type(study.ledger.definition.seed), study.ledger.definition.seed, study.ledger.max_steps) == (int, 3, 5)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

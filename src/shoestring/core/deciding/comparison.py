@@ -163,7 +163,7 @@ def compare_losses(
     losses : array (n,)
         The losses; the lowest is the best.
     sign : float
-        1 if values are losses, -1 if larger values are better: `ledger.opened.sign`.
+        1 if values are losses, -1 if larger values are better: `ledger.definition.sign`.
     undo : callable
         Takes losses from a model's scale to the scale of the training code.
 

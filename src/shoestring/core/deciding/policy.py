@@ -184,7 +184,7 @@ def compare_newest(ledger: Ledger, ranked: Sequence[tuple[float, int]], count: i
     Why
         The entries for the `why` of the decision.
     """
-    sign = ledger.opened.sign
+    sign = ledger.definition.sign
     (loss, _), *competitors = ranked
     runner_up = [(trial, sign * competitor) for competitor, trial in competitors[:1]]
     best_is: BestIs = "lowest" if sign > 0.0 else "highest"
@@ -274,7 +274,7 @@ def find_untried_config(ledger: Ledger) -> Config | None:
     """
     if ledger.queue:
         return ledger.queue[0]
-    space, seed, tried = ledger.space, ledger.opened.seed, len(ledger.trials)
+    space, seed, tried = ledger.space, ledger.definition.seed, len(ledger.trials)
     used = ledger.state.used
     if len(used) >= space.size:  # known without searching the table
         return None

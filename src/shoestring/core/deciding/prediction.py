@@ -66,7 +66,7 @@ class CurvePrediction:
         quantile : callable
             Returns the losses at the steps, (n,), for a level.
         sign : float
-            1 if values are losses, -1 if larger values are better: `ledger.opened.sign`.
+            1 if values are losses, -1 if larger values are better: `ledger.definition.sign`.
 
         Returns
         -------

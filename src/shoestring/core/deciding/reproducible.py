@@ -21,7 +21,7 @@ Losses that the training code reports are data, not scores: they are the same on
 (`exact=True`).
 
 **Results of a search.** An iterative search ends where its stopping rule says so, and rounding errors grow on the way. So two
-machines end near each other, but not at the same point. `polish` takes both to the minimum, and `settle` removes the digits
+machines end near each other, but not at the same point. `polish` takes both to the minimum, and `round_result` removes the digits
 in which they still differ.
 """
 
@@ -37,7 +37,7 @@ from shoestring.core.values.arrays import Flags, Floats, Indices
 Best = Literal["highest", "lowest"]
 TOLERANCE = 1e-8  # as a share of the spread of the scores
 ROUNDING = 1e-10  # as a share of the best score, if the spread is small compared with the scores, as on a flat curve
-NAT = 1.0  # the `spread` to pass for logarithms
+LOG_SPREAD = 1.0  # the `spread` to pass for logarithms
 
 
 def find_best(scores: Floats, best_is: Best, *, spread: float | None = None, exact: bool = False) -> int:
@@ -182,7 +182,7 @@ _FLAT = 1e-6  # a smaller curvature cannot be distinguished from rounding errors
 _LONGEST_STEP = 0.5  # beyond this distance the quadratic approximation is not valid
 
 
-def settle(found: Floats, decimals: int) -> Floats:
+def round_result(found: Floats, decimals: int) -> Floats:
     """Return the numbers that an iterative search found, each rounded to so many decimals.
 
     Only a number that lies on the edge between two decimals can still differ between machines. The last decimal must be far

@@ -20,9 +20,9 @@ import math
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
-from shoestring.core.ledger.entries import Amended, Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.failures import kind_of_failure
-from shoestring.core.ledger.notes import OrderReleased, Overhead, QueuedConfig, ResumeCheck, TrainingEnded
+from shoestring.core.ledger.notes import OrderRelease, Overhead, QueuedConfig, ResumeCheck, TrainingEnd
 from shoestring.core.ledger.order_closing import MAX_DEATHS, receipt_closes
 from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.values.strict_json import dumps
@@ -34,16 +34,16 @@ from shoestring.errors import DecisionError, StudyError
 class StudyStateView:
     """The view that computes the state of the study; every ledger carries it."""
 
-    def start(self, opened: Opened) -> StudyState:
+    def start(self, definition: StudyDefinition) -> StudyState:
         """Return the state of a study that has only been opened."""
         return StudyState(
-            sign=opened.sign,
-            budget=opened.budget,
-            validate_epochs=opened.prices.validate_epochs,
-            workers=opened.workers,
-            policy=opened.policy,
-            settings=opened.settings,
-            max_steps=opened.max_steps,
+            sign=definition.sign,
+            budget=definition.budget,
+            validate_epochs=definition.prices.validate_epochs,
+            workers=definition.workers,
+            policy=definition.policy,
+            settings=definition.settings,
+            max_steps=definition.max_steps,
         )
 
     def absorb(self, state: StudyState, entry: Entry) -> StudyState:
@@ -52,9 +52,9 @@ class StudyStateView:
             _enter_receipt(state, entry)
         elif isinstance(entry, Order):
             _enter_order(state, entry)
-        elif isinstance(entry, Lost):
+        elif isinstance(entry, StateLoss):
             _enter_loss(state, entry)
-        elif isinstance(entry, Amended):
+        elif isinstance(entry, Amendment):
             _enter_amendment(state, entry)
         elif isinstance(entry, Note):
             _enter_note(state, entry)
@@ -207,7 +207,7 @@ def _count_failure(state: StudyState, text: str) -> None:
     state.failure_kind, state.last_failure = kind, text
 
 
-def _enter_loss(state: StudyState, loss: Lost) -> None:
+def _enter_loss(state: StudyState, loss: StateLoss) -> None:
     trial = state.trials[loss.trial]
     trial.resumable_step = loss.resumable_step
     _charge_time(state, "lost", loss.seconds, loss.price_factor)
@@ -228,7 +228,7 @@ def _enter_loss(state: StudyState, loss: Lost) -> None:
 # changes and notes ---------------------------------------------------------------------------------------------------
 
 
-def _enter_amendment(state: StudyState, entry: Amended) -> None:
+def _enter_amendment(state: StudyState, entry: Amendment) -> None:
     if entry.budget is not None and entry.budget.unit != state.budget.unit:
         raise StudyError(f"the study has a budget in {state.budget.unit}, not in {entry.budget.unit}: keep the unit")
     if entry.budget is not None and entry.budget.total < state.committed:
@@ -251,16 +251,16 @@ def _enter_note(state: StudyState, note: Note) -> None:
         case Overhead.topic:
             overhead = Overhead.from_note(note)
             _charge_time(state, overhead.kind, overhead.seconds)
-        case OrderReleased.topic:
-            if (number := OrderReleased.from_note(note).order) in state.open_orders:
+        case OrderRelease.topic:
+            if (number := OrderRelease.from_note(note).order) in state.open_orders:
                 _close_order(state, number)
-        case TrainingEnded.topic:
-            _enter_end(state, TrainingEnded.from_note(note))
+        case TrainingEnd.topic:
+            _enter_end(state, TrainingEnd.from_note(note))
         case ResumeCheck.topic:
             _enter_check(state, ResumeCheck.from_note(note))
 
 
-def _enter_end(state: StudyState, ended: TrainingEnded) -> None:
+def _enter_end(state: StudyState, ended: TrainingEnd) -> None:
     trial = state.trials[ended.trial]
     _leave_idle(state, trial)
     trial.limit = ended.step

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shoestring.core.ledger.budget import price_of
-from shoestring.core.ledger.entries import Amended, Lost, Opened
+from shoestring.core.ledger.entries import Amendment, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, StudyError
 
 
-def find_amendment(ledger: Ledger, name: str, wanted: Opened, *, seed_given: bool) -> Amended | None:
+def find_amendment(ledger: Ledger, name: str, wanted: StudyDefinition, *, seed_given: bool) -> Amendment | None:
     """Return what `wanted` changes about the study `name`; None if nothing. Raise StudyError if the change is not allowed."""
-    was = ledger.opened
+    was = ledger.definition
     again = "start another study, with name=… or --study NAME"
     if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
         raise StudyError(f"the study {name!r} trains {before}, not {now}; {again}")
@@ -51,13 +51,13 @@ def _require_same_place(name: str, was: object, wanted: object, again: str) -> N
         raise StudyError(f"the study {name!r} has its checkpoints {where}, not at {wanted}: leave that out, or {again}")
 
 
-def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:
+def find_changes(ledger: Ledger, wanted: StudyDefinition) -> Amendment | None:
     """Return what `wanted` changes about the study; None if nothing. `Ledger.append` checks whether the change is allowed."""
     budget, state = wanted.budget, ledger.state
     new_policy = wanted.policy != state.policy or dumps(wanted.settings) != dumps(state.settings)
     if budget == state.budget and not new_policy and wanted.workers == state.workers:
         return None
-    return Amended(
+    return Amendment(
         budget=budget if budget != state.budget else None,
         policy=wanted.policy if new_policy else None,
         settings=wanted.settings if new_policy else None,
@@ -65,15 +65,15 @@ def find_changes(ledger: Ledger, wanted: Opened) -> Amended | None:
     )
 
 
-def _name_target(opened: Opened) -> str:
+def _name_target(definition: StudyDefinition) -> str:
     """Return the file and function of Python code, without folders; for other targets the kind; empty if none was recorded."""
-    kind, where = opened.target.get("kind"), opened.target.get("where")
+    kind, where = definition.target.get("kind"), definition.target.get("where")
     if not isinstance(kind, str):
         return ""
     return where.rpartition("/")[2] if kind == "python" and isinstance(where, str) else f"a {kind}"
 
 
-def _describe_difference(was: Opened, wanted: Opened) -> str:
+def _describe_difference(was: StudyDefinition, wanted: StudyDefinition) -> str:
     old, new = was.space.parameters, wanted.space.parameters
     for parameter in old:
         if parameter not in new:
@@ -84,27 +84,27 @@ def _describe_difference(was: Opened, wanted: Opened) -> str:
     return f"{extra[0]} is new" if extra else "its conditions or rows differ"
 
 
-def require_possible(opened: Opened) -> None:
+def require_possible(definition: StudyDefinition) -> None:
     """Raise an error if a new study with this first entry is not possible. This is called before anything is stored."""
-    if opened.direction not in ("min", "max"):
-        raise StudyError(f"direction={opened.direction!r} must be 'min' or 'max'")
-    if not isinstance(opened.max_steps, int) or opened.max_steps < 1:
+    if definition.direction not in ("min", "max"):
+        raise StudyError(f"direction={definition.direction!r} must be 'min' or 'max'")
+    if not isinstance(definition.max_steps, int) or definition.max_steps < 1:
         raise StudyError(
-            f"max_steps={opened.max_steps!r} must be a whole number, 1 or more: the steps of a full training"
+            f"max_steps={definition.max_steps!r} must be a whole number, 1 or more: the steps of a full training"
         )
-    if not isinstance(opened.workers, int) or opened.workers < 1:
-        raise StudyError(f"workers={opened.workers!r} must be a whole number, 1 or more")
-    if not isinstance(opened.seed, int) or opened.seed < 0:
-        raise StudyError(f"seed={opened.seed!r} must be a whole number, 0 or more")
-    price = 1 + opened.prices.validate_epochs
-    if opened.budget.unit == "epochs" and opened.budget.total < price:
+    if not isinstance(definition.workers, int) or definition.workers < 1:
+        raise StudyError(f"workers={definition.workers!r} must be a whole number, 1 or more")
+    if not isinstance(definition.seed, int) or definition.seed < 0:
+        raise StudyError(f"seed={definition.seed!r} must be a whole number, 0 or more")
+    price = 1 + definition.prices.validate_epochs
+    if definition.budget.unit == "epochs" and definition.budget.total < price:
         raise BudgetError(
-            f"the budget {opened.budget.show(opened.budget.total)} is too small: one step with its validation costs "
+            f"the budget {definition.budget.show(definition.budget.total)} is too small: one step with its validation costs "
             f"{price:g}; raise it to that at least"
         )
 
 
-def find_losses(ledger: Ledger, survivors: Mapping[int, int], uncharged_s: Mapping[int, float]) -> list[Lost]:
+def find_losses(ledger: Ledger, survivors: Mapping[int, int], uncharged_s: Mapping[int, float]) -> list[StateLoss]:
     """Return what was lost with the process that ran the study before: states of trials, and the time of their running steps.
 
     `survivors` has the step of each trial whose state still exists. `uncharged_s` has the seconds of each open order that
@@ -121,7 +121,7 @@ def find_losses(ledger: Ledger, survivors: Mapping[int, int], uncharged_s: Mappi
             why = "the process that ran the study ended"
             price = price_of(lost_s)
             losses.append(
-                Lost(
+                StateLoss(
                     trial=trial.number,
                     resumable_step=resumable_step,
                     seconds=float(lost_s),

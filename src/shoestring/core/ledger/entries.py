@@ -27,7 +27,7 @@ Status = Literal["ok", "diverged", "failed", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class StudyDefinition:
     """The first entry: what the study is."""
 
     space: Space  # the search space
@@ -161,7 +161,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class StateLoss:
     """The state of a trial was lost: it can continue only from `resumable_step`.
 
     An open order of the trial stays open and is carried out again from `resumable_step`.
@@ -188,7 +188,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amended:
+class Amendment:
     """Budget, policy or number of workers changed; None means unchanged."""
 
     budget: Budget | None = None  # the new budget
@@ -222,7 +222,7 @@ def _without_defaults(**optional: Any) -> dict[str, Any]:
     return {name: value for name, value in optional.items() if value and not (name == "price_factor" and value == 1.0)}
 
 
-Entry = Opened | Order | Receipt | Lost | Amended | Note
+Entry = StudyDefinition | Order | Receipt | StateLoss | Amendment | Note
 
 
 # from stored bodies ---------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def from_stored(kind: str, body: Mapping[str, Any]) -> Entry:
     return _READERS[kind](body)
 
 
-def _read_opened(body: Mapping[str, Any]) -> Opened:
+def _read_definition(body: Mapping[str, Any]) -> StudyDefinition:
     if (found := int(body["format"])) != FORMAT:
         raise UnknownFormat(
             f"the study is of format {found}, this shoestring reads format {FORMAT}: use the version that recorded it"
@@ -245,7 +245,7 @@ def _read_opened(body: Mapping[str, Any]) -> Opened:
         "budget": Budget(body["budget"]),
         "prices": Prices(**body["prices"]),
     }
-    return Opened(**{**body, **parsed})
+    return StudyDefinition(**{**body, **parsed})
 
 
 def _read_receipt(body: Mapping[str, Any]) -> Receipt:
@@ -253,9 +253,9 @@ def _read_receipt(body: Mapping[str, Any]) -> Receipt:
     return Receipt(**{**body, "cost": Cost(setup=setup, train=train, validate=validate)})
 
 
-def _read_amended(body: Mapping[str, Any]) -> Amended:
+def _read_amended(body: Mapping[str, Any]) -> Amendment:
     budget = {"budget": Budget(body["budget"])} if "budget" in body else {}
-    return Amended(**{**body, **budget})
+    return Amendment(**{**body, **budget})
 
 
 def _read_note(body: Mapping[str, Any]) -> Note:
@@ -263,10 +263,10 @@ def _read_note(body: Mapping[str, Any]) -> Note:
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
-    Opened.kind: _read_opened,
+    StudyDefinition.kind: _read_definition,
     Order.kind: lambda body: Order(**body),
     Receipt.kind: _read_receipt,
-    Lost.kind: lambda body: Lost(**body),
-    Amended.kind: _read_amended,
+    StateLoss.kind: lambda body: StateLoss(**body),
+    Amendment.kind: _read_amended,
     Note.kind: _read_note,
 }

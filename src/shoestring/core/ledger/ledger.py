@@ -19,7 +19,7 @@ import numpy as np
 from shoestring.core.deciding.decision import Memo
 from shoestring.core.ledger.accounting import StudyStateView
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Entry, Opened, Order, from_stored
+from shoestring.core.ledger.entries import Entry, Order, StudyDefinition, from_stored
 from shoestring.core.ledger.lazy_list import LazyList
 from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.ledger.views import LossesAt, View
@@ -37,15 +37,15 @@ class Ledger:
     Parameters
     ----------
     entries : iterable of Entry
-        The entries of the study in order. The first one is `Opened`.
+        The entries of the study in order. The first one is `StudyDefinition`.
 
     Raises
     ------
     StudyError
-        If the first entry is not `Opened`.
+        If the first entry is not `StudyDefinition`.
     """
 
-    __slots__ = ("_count", "_entries", "_proposal", "_state", "_views", "is_consumed", "opened")
+    __slots__ = ("_count", "_entries", "_proposal", "_state", "_views", "definition", "is_consumed")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries: list[Entry] | LazyList[Entry] = list(entries)
@@ -56,17 +56,19 @@ class Ledger:
         # The state is read dozens of times per decision, so it is not looked up among the views.
         self._state: StudyState | None = None
         first = self._entries[0] if self._entries else None
-        if not isinstance(first, Opened):
+        if not isinstance(first, StudyDefinition):
             raise StudyError("a ledger begins with an `opened` entry")
-        self.opened = first
+        self.definition = first
 
     @classmethod
-    def restored(cls, opened: Opened, state: StudyState, count: int, load: Callable[[], list[Entry]]) -> Ledger:
+    def restore(
+        cls, definition: StudyDefinition, state: StudyState, count: int, load: Callable[[], list[Entry]]
+    ) -> Ledger:
         """Return a ledger whose state is known, and whose entries are read only when one of them is needed.
 
         Parameters
         ----------
-        opened : Opened
+        definition : StudyDefinition
             The first entry.
         state : StudyState
             The state of the study after all entries.
@@ -80,7 +82,7 @@ class Ledger:
         Ledger
             The ledger.
         """
-        ledger = cls([opened])
+        ledger = cls([definition])
         ledger._entries, ledger._count = LazyList(count, load), count
         ledger._views[_STATE_VIEW] = (state, count)
         return ledger
@@ -144,7 +146,7 @@ class Ledger:
 
     def _make_successor(self, entry: Entry) -> Ledger:
         successor = object.__new__(Ledger)
-        successor.opened = self.opened
+        successor.definition = self.definition
         # The list is shared with the successor. If an earlier proposal was dropped, the next successor gets its own copy.
         entries: list[Entry] | LazyList[Entry]
         entries = self._entries if len(self._entries) == self._count else self._entries[: self._count]
@@ -224,7 +226,7 @@ class Ledger:
         if self.is_consumed:
             self._raise_stale()
         found = self._views.get(view)
-        state, done = found if found is not None else (view.start(self.opened), 1)
+        state, done = found if found is not None else (view.start(self.definition), 1)
         if done < self._count:
             absorb = view.absorb
             for i in range(done, self._count):
@@ -246,12 +248,12 @@ class Ledger:
     @property
     def space(self) -> Space:
         """The search space."""
-        return self.opened.space
+        return self.definition.space
 
     @property
     def max_steps(self) -> int:
         """The number of steps of a full training."""
-        return self.opened.max_steps
+        return self.definition.max_steps
 
     @property
     def budget(self) -> Budget:
@@ -360,7 +362,7 @@ class Ledger:
         """
         state = self.state
         if state.budget.unit == "epochs":
-            return 1.0 + self.opened.prices.validate_epochs
+            return 1.0 + self.definition.prices.validate_epochs
         rate = state.budget.per_second(state.workers)
         if not state.step_costs:
             return math.nan
@@ -387,11 +389,11 @@ class Ledger:
         numpy.random.Generator
             A new generator; the same study, name and numbers always give the same one.
         """
-        return stream(self.opened.seed, name, *numbers)
+        return stream(self.definition.seed, name, *numbers)
 
     def decision_rng(self) -> np.random.Generator:
         """Return the random generator of the next decision: it depends on the seed and the number of orders only."""
-        return stream(self.opened.seed, "decide", len(self.orders))
+        return stream(self.definition.seed, "decide", len(self.orders))
 
     # configs ---------------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class QueuedConfig(NoteFacts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingEnded(NoteFacts):
+class TrainingEnd(NoteFacts):
     """The training code ended by itself after `step`.
 
     The order is closed, and the seconds since its last receipt are charged. An end before the first step is a failure.
@@ -56,7 +56,7 @@ class TrainingEnded(NoteFacts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderReleased(NoteFacts):
+class OrderRelease(NoteFacts):
     """The order is closed without a receipt: no report came for a long time, or the run was interrupted between steps."""
 
     order: int

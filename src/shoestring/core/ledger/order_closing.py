@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shoestring.core.ledger.entries import Entry, Lost, Note, Order, Receipt
-from shoestring.core.ledger.notes import OrderReleased, TrainingEnded
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss
+from shoestring.core.ledger.notes import OrderRelease, TrainingEnd
 
 MAX_DEATHS = 3  # after so many deaths of its process in a row, the trial itself is probably the cause
-CLOSING_TOPICS = (TrainingEnded.topic, OrderReleased.topic)  # topics of the notes that close an order
+CLOSING_TOPICS = (TrainingEnd.topic, OrderRelease.topic)  # topics of the notes that close an order
 
 
 def receipt_closes(receipt: Receipt, order: Order) -> bool:
@@ -41,7 +41,7 @@ class OpenOrders:
             return self._absorb_receipt(entry)
         elif isinstance(entry, Note) and entry.topic in CLOSING_TOPICS:
             return self.by_number.pop(entry.facts["order"], None)
-        elif isinstance(entry, Lost) and entry.death:
+        elif isinstance(entry, StateLoss) and entry.death:
             return self._absorb_death(entry.trial)
         return None
 

@@ -174,7 +174,7 @@ def _check_price(ledger: Ledger, start_s: float) -> float:
 
 def _fit_epochs(ledger: Ledger, decision: Train, seen: int, until: int) -> tuple[int, float]:
     """Return the last step that the epochs left can pay for, and the exact price up to it."""
-    state, listed = ledger.state, ledger.opened.prices.validate_epochs
+    state, listed = ledger.state, ledger.definition.prices.validate_epochs
     steps_committed = state.steps + state.steps_due
     validations_committed = state.validations + state.validations_due
 

@@ -12,8 +12,8 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, Receipt
-from shoestring.core.ledger.notes import TrainingEnded
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss, StudyDefinition
+from shoestring.core.ledger.notes import TrainingEnd
 from shoestring.core.ledger.order_closing import OpenOrders
 
 S = TypeVar("S")
@@ -22,12 +22,12 @@ S = TypeVar("S")
 class View(Protocol[S]):
     """What `Ledger.view` computes from all entries. It must be hashable, and equal for equal descriptions."""
 
-    def start(self, opened: Opened) -> S:
+    def start(self, definition: StudyDefinition) -> S:
         """Return the state of a ledger that has no entry but `opened`.
 
         Parameters
         ----------
-        opened : Opened
+        definition : StudyDefinition
             The first entry.
 
         Returns
@@ -61,8 +61,8 @@ class LossesAt:
 
     step: int
 
-    def start(self, opened: Opened) -> tuple[float, list[tuple[float, int]], set[int]]:
-        return opened.sign, [], set()
+    def start(self, definition: StudyDefinition) -> tuple[float, list[tuple[float, int]], set[int]]:
+        return definition.sign, [], set()
 
     def absorb(
         self, state: tuple[float, list[tuple[float, int]], set[int]], entry: Entry
@@ -101,7 +101,7 @@ class BetweenStops:
 
     stops: tuple[int, ...]
 
-    def start(self, opened: Opened) -> TrialsBetweenStops:
+    def start(self, definition: StudyDefinition) -> TrialsBetweenStops:
         return TrialsBetweenStops()
 
     def absorb(self, state: TrialsBetweenStops, entry: Entry) -> TrialsBetweenStops:
@@ -112,10 +112,10 @@ class BetweenStops:
             # A step that was cut off at the budget limit does not count as reached.
             if entry.status in ("failed", "diverged") or (entry.status == "ok" and entry.step in self.stops):
                 state.arrive(entry.trial)
-        elif isinstance(entry, Note) and entry.topic == TrainingEnded.topic:
-            state.arrive(TrainingEnded.from_note(entry).trial)
+        elif isinstance(entry, Note) and entry.topic == TrainingEnd.topic:
+            state.arrive(TrainingEnd.from_note(entry).trial)
         if (closed := state.open_orders.absorb(entry)) is not None:
-            if isinstance(entry, Lost):  # its process died too often, so the trial has failed
+            if isinstance(entry, StateLoss):  # its process died too often, so the trial has failed
                 state.arrive(closed.trial)
             state.close(closed)
         return state
@@ -137,8 +137,8 @@ class NotPromoted:
 
     step: int
 
-    def start(self, opened: Opened) -> NotPromotedTrials:
-        return NotPromotedTrials(opened.sign)
+    def start(self, definition: StudyDefinition) -> NotPromotedTrials:
+        return NotPromotedTrials(definition.sign)
 
     def absorb(self, state: NotPromotedTrials, entry: Entry) -> NotPromotedTrials:
         if isinstance(entry, Order):

@@ -5,8 +5,8 @@
            "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"})})
 
 A config is a plain dict of the active parameters. Inactive ones are left out, so two configs that differ only in inactive
-parameters are the same config. A space can be written as a dict or as TOML with the same words. `Space.listed(configs)` is for
-tables, replays and a user's own candidates: policies choose among its rows, and there is nothing between the rows.
+parameters are the same config. A space can be written as a dict or as TOML with the same keys. `Space.from_configs(configs)` is
+for tables, replays and a user's own candidates: policies choose among its rows, and no other configuration is possible.
 
 Parameters are kept in the order of their names. The ledger does not store the order in which the user wrote them, so a study
 that is read back must have the same unit cube whatever that order was.
@@ -35,7 +35,7 @@ _MAX_COUNTED = 10_000  # a finite space of at most this size is counted exactly,
 
 
 class Space:
-    """A search space: parameters by name, or the rows of `Space.listed`.
+    """A search space: parameters by name, or the rows of `Space.from_configs`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Space:
         self.cube_names = tuple(name for name, p in self.parameters.items() if not isinstance(p, Constant))
 
     @classmethod
-    def listed(cls, configs: Sequence[Config], *, log: Sequence[str] = ()) -> Space:
+    def from_configs(cls, configs: Sequence[Config], *, log: Sequence[str] = ()) -> Space:
         """Return a space of exactly these configs; the ranges of its parameters are taken from them.
 
         Parameters
@@ -103,13 +103,13 @@ class Space:
             If the list is empty or lists a config twice.
         """
         if not isinstance(configs, Sequence) or not all(isinstance(config, Mapping) for config in configs):
-            raise SpaceError(f"Space.listed takes a list of dicts of parameters, not {configs!r}")
+            raise SpaceError(f"Space.from_configs takes a list of dicts of parameters, not {configs!r}")
         if not configs:
-            raise SpaceError("Space.listed got no configs: give at least one")
+            raise SpaceError("Space.from_configs got no configs: give at least one")
         rows = [{name: to_plain(config[name]) for name in _check_names(config)} for config in configs]
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
-            raise SpaceError("Space.listed got configs without parameters: give at least one name and value")
+            raise SpaceError("Space.from_configs got configs without parameters: give at least one name and value")
         logs = _log_names(log, names)
         columns = {name: [row[name] for row in rows if name in row] for name in names}
         space = cls({name: infer(name, column, log=name in logs) for name, column in columns.items()})
@@ -120,7 +120,9 @@ class Space:
             for number, row in enumerate(rows):
                 first = seen.setdefault(space.key(row), number)
                 if first != number:
-                    raise SpaceError(f"Space.listed has row {number} twice (it equals row {first}): {row!r}; drop one")
+                    raise SpaceError(
+                        f"Space.from_configs has row {number} twice (it equals row {first}): {row!r}; drop one"
+                    )
         return space
 
     @classmethod
@@ -149,7 +151,7 @@ class Space:
             raise SpaceError(
                 f"the space has {other!r} besides 'listed': a listed space has rows and 'log' only, remove one of the two"
             )
-        return cls.listed(rows, log=body.get("log", ()))
+        return cls.from_configs(rows, log=body.get("log", ()))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description of the space, as the ledger stores it and `from_dict` reads it.
@@ -176,7 +178,7 @@ class Space:
 
     def __repr__(self) -> str:
         if self.rows is not None:
-            return f"Space.listed({len(self.rows)} configs of {', '.join(self.parameters)})"
+            return f"Space.from_configs({len(self.rows)} configs of {', '.join(self.parameters)})"
         return f"Space({self.to_dict()!r})"
 
     @property

@@ -13,7 +13,7 @@ _SHARE_OF_HEAD = 0.25  # most of the room is for the end: there a traceback says
 _ALLOWED_IN_LINES = "\n\t"
 
 
-def bounded(text: str) -> str:
+def shorten(text: str) -> str:
     """Return the text; if it is longer than `MAX_BYTES`, return its beginning and its end with a note of how much was cut."""
     if len(text) <= MAX_BYTES and len(text.encode(errors="surrogatepass")) <= MAX_BYTES:
         return text

@@ -9,7 +9,7 @@ from typing import Any
 from shoestring import policies
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.errors import BudgetError
@@ -103,7 +103,7 @@ class CostAwareSampler(_optuna.samplers.BaseSampler):  # type: ignore[misc, name
 
     def _ledger(self, axes: Mapping[str, Axis], trials: Sequence[Any], direction: Any) -> Ledger:
         """Return a ledger with the trials as orders and receipts; a running trial is an open order."""
-        opened = Opened(
+        definition = StudyDefinition(
             space=Space({name: axis.parameter for name, axis in axes.items()}),
             budget=self._budget,
             policy=self._policy.name,
@@ -111,12 +111,12 @@ class CostAwareSampler(_optuna.samplers.BaseSampler):  # type: ignore[misc, name
             seed=self._seed,
             direction=direction,
         )
-        ledger, clock = Ledger([opened]), 0.0
+        ledger, clock = Ledger([definition]), 0.0
         for one in trials:
             if not _has_all(one, axes):
                 continue
             number = len(ledger.orders)
-            config = opened.space.validate(
+            config = definition.space.validate(
                 {name: axis.from_optuna_value(one.params[name]) for name, axis in axes.items()}
             )
             ledger = ledger.append(Order(number=number, trial=number, config=config, until=1, at=clock))

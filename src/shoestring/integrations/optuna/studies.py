@@ -63,7 +63,7 @@ def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
 
         to_optuna(study.ledger, "study.journal", name="digits")
     """
-    direction = "minimize" if ledger.opened.direction == "min" else "maximize"
+    direction = "minimize" if ledger.definition.direction == "min" else "maximize"
     with _QuietOptuna():
         try:
             study = _optuna.create_study(storage=_storage(where), study_name=name, direction=direction)

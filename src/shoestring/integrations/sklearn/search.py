@@ -411,7 +411,7 @@ def _describe_target(folds: Folds, store: str, name: str) -> dict[str, Any]:
         )
     target = {"name": f"BudgetSearchCV({type(folds.estimator).__name__})", "fingerprint": _fingerprint(folds)}
     stored = open_store(store).load(name)
-    if stored is not None and has_code_changed(stored.opened.target, target):
+    if stored is not None and has_code_changed(stored.definition.target, target):
         raise StudyError(
             f"the search {name!r} in {store!r} had other rows or folds, or another estimator: give another name=… (a cv that "
             "shuffles needs a random_state)"

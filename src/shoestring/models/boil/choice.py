@@ -29,7 +29,14 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from shoestring.core.deciding.reproducible import NAT, PLACE_DECIMALS, TOLERANCE, find_best, settle, sort_best_first
+from shoestring.core.deciding.reproducible import (
+    LOG_SPREAD,
+    PLACE_DECIMALS,
+    TOLERANCE,
+    find_best,
+    round_result,
+    sort_best_first,
+)
 from shoestring.core.values.arrays import Flags, Floats, Indices
 from shoestring.models.boil.score_process import RunLengths
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
@@ -174,7 +181,7 @@ def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
         return gp.shift + gp.scale * (k @ gp.weights), gp.scale * np.einsum("qnd,n->qd", dk, gp.weights)
 
     stored = len(free) - len(pool)
-    before = np.concatenate([gp.predict_mean(pool), gp.fitted()[:stored]])
+    before = np.concatenate([gp.predict_mean(pool), gp.predict_observed()[:stored]])
     everything = np.vstack([pool, gp.x[:stored]])
     values, points, starts = _climb(before, gp.predict_mean, mean_with_gradient, everything, free)
     top = find_best(values, "highest")
@@ -217,7 +224,7 @@ def choose(
         return tradeoff.predict(z).log_ratio
 
     with_gradient = tradeoff.smooth_log_ratio_with_gradient
-    values, points, starts = _climb(score(pool), score, with_gradient, pool, free, spread=NAT)
+    values, points, starts = _climb(score(pool), score, with_gradient, pool, free, spread=LOG_SPREAD)
     for top in sort_best_first(values, "highest", spread=_CLIMB_SPREAD):
         if np.array_equal(points[top], pool[starts[top]]) or may_train(points[top, :-1], starts[top]):
             break
@@ -271,5 +278,5 @@ def _find_top(score_with_gradient: Callable[[Floats], tuple[Floats, Floats]], st
         bounds=[(0.0, 1.0)] * int(moving.sum()),
         options={"maxiter": 10 * int(moving.sum())},
     )
-    z[moving] = np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0)
+    z[moving] = np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0)
     return z

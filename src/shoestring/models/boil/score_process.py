@@ -32,7 +32,7 @@ from scipy.optimize import minimize
 
 from shoestring.core.deciding.decision import Memo
 from shoestring.core.deciding.memo import Lists
-from shoestring.core.deciding.reproducible import NAT, find_best, reaches, settle
+from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, reaches, round_result
 from shoestring.core.values.arrays import Floats
 from shoestring.models.boil.compression import LEARNABLE, CurveMatrix, Preference, compress, standardise
 from shoestring.models.boil.decaying_time import DecayingTime
@@ -209,7 +209,7 @@ def fit(
         starts = [np.clip(old, box[:, 0], box[:, 1])]
         if random_starts > 0:
             values = np.array([process.log_likelihood(parameters(place)) for place in draws])
-            starts.append(draws[find_best(values, "highest", spread=NAT)])
+            starts.append(draws[find_best(values, "highest", spread=LOG_SPREAD)])
         for start in starts:
             found = minimize(
                 descent,
@@ -220,7 +220,7 @@ def fit(
                 options={"maxiter": 30 * (process.dims + 1), "ftol": 1e-8},
             )
             if not math.isnan(found.fun) and not reaches(best_value, -found.fun):
-                best, best_value = parameters(settle(found.x, _DECIMALS)), -found.fun
+                best, best_value = parameters(round_result(found.x, _DECIMALS)), -found.fun
     except np.linalg.LinAlgError:
         return previous
     return best

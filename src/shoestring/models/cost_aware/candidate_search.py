@@ -30,7 +30,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-from shoestring.core.deciding.reproducible import NAT, PLACE_DECIMALS, reaches, settle, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, PLACE_DECIMALS, reaches, round_result, sort_best_first
 from shoestring.core.space.encoding import Encoding, Points
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, choose_ei_alpha
@@ -126,7 +126,7 @@ def find_ei_alpha(surface: Surface, pool: Points, alpha: float, *, is_allowed: P
     """
     scored = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = sort_best_first(scored.log_ei - alpha * scored.log_cost, "highest", STARTS, spread=NAT)
+        top = sort_best_first(scored.log_ei - alpha * scored.log_cost, "highest", STARTS, spread=LOG_SPREAD)
         scored = scored.add(surface, climb(surface, pool.take(top), alpha), is_allowed)
     index = choose_ei_alpha(scored.log_ei, scored.log_cost, alpha)
     return Findings(scored.points, scored.log_ei, scored.log_cost, index, None)
@@ -139,13 +139,13 @@ def find_cei(surface: Surface, pool: Points, slack: float, *, is_allowed: PointF
     """
     scored = ScoredPoints(pool, *surface.scores(pool))
     if refine:
-        top = sort_best_first(scored.log_ei, "highest", STARTS, spread=NAT)
+        top = sort_best_first(scored.log_ei, "highest", STARTS, spread=LOG_SPREAD)
         scored = scored.add(surface, climb(surface, pool.take(top), 0.0), is_allowed)
     best = float(scored.log_ei.max())
     threshold = cei_threshold(best, slack)
     if refine and slack > 0.0:
         admissible = np.flatnonzero(reaches(scored.log_ei, threshold))
-        cheapest = admissible[sort_best_first(scored.log_cost[admissible], "lowest", STARTS, spread=NAT)]
+        cheapest = admissible[sort_best_first(scored.log_cost[admissible], "lowest", STARTS, spread=LOG_SPREAD)]
         # A point that slid to a larger EI than the best would raise the threshold afterwards, so it is left out.
         scored = scored.add(surface, slide(surface, scored.points.take(cheapest), threshold), is_allowed, at_most=best)
     index = choose_cei(scored.log_ei, scored.log_cost, slack)
@@ -170,7 +170,7 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
     bounds = np.tile((0.0, 1.0), (int(free.sum()), 1))
     options = {"maxiter": _CLIMB_STEPS, "ftol": 1e-6, "gtol": 1e-4}
     found = minimize(negative_score, starts.cube[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return _move(starts, free, np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0))
+    return _move(starts, free, np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0))
 
 
 def slide(surface: Surface, starts: Points, threshold: float) -> Points:
@@ -205,7 +205,7 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
         return starts
     # The solver stops a rounding error away from the threshold, often on the wrong side, and far beyond it where the peak is
     # narrow. Bisection finds the largest share of each start's way on which log EI stays at or above the threshold.
-    way = _move(starts, free, np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0)).cube - starts.cube
+    way = _move(starts, free, np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0)).cube - starts.cube
     largest, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
     for _ in range(_BISECTIONS):
         fits = reaches(surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)), threshold)
@@ -227,7 +227,7 @@ def choose_cheap_and_far(x: Floats, tried: Floats, log_cost: Floats) -> int:
     x (m, d), m >= 1, tried (n, d), n >= 1, log_cost (m,). The most expensive candidate is removed first.
     """
     distance = cdist(x, tried).min(axis=1)  # (m,)
-    orders = sort_best_first(log_cost, "highest", spread=NAT), sort_best_first(distance, "lowest")
+    orders = sort_best_first(log_cost, "highest", spread=LOG_SPREAD), sort_best_first(distance, "lowest")
     next_out = [iter(order.tolist()) for order in orders]
     removed: set[int] = set()
     for turn in range(len(x) - 1):

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.deciding.reproducible import NAT, are_best, find_best, reaches, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, are_best, find_best, reaches, sort_best_first
 from shoestring.core.values.arrays import Floats, Indices
 
 
@@ -40,7 +40,7 @@ def choose_ei_alpha(log_ei: Floats, log_cost: Floats, alpha: float) -> int:
     if not alpha >= 0.0:
         raise ValueError(f"alpha={alpha} must be >= 0: a negative exponent would pay extra for expensive points.")
     score = log_ei - alpha * log_cost
-    return _pick_cheapest(np.flatnonzero(are_best(score, "highest", spread=NAT)), log_ei, log_cost)
+    return _pick_cheapest(np.flatnonzero(are_best(score, "highest", spread=LOG_SPREAD)), log_ei, log_cost)
 
 
 def cooling_exponent(total_cost: float, initial_cost: float, spent_cost: float) -> float:
@@ -135,7 +135,7 @@ def _least_gap_alpha(log_ei: Floats, log_cost: Floats, index: int) -> float:
     while True:
         alpha = float((log_ei[right] - log_ei[left]) / (log_cost[right] - log_cost[left]))
         score = log_ei - alpha * log_cost
-        top = find_best(score, "highest", spread=NAT)
+        top = find_best(score, "highest", spread=LOG_SPREAD)
         if score[top] <= max(score[left], score[right]) or log_cost[top] in (log_cost[left], log_cost[right]):
             return alpha
         if log_cost[top] <= log_cost[index]:
@@ -146,8 +146,8 @@ def _least_gap_alpha(log_ei: Floats, log_cost: Floats, index: int) -> float:
 
 def _pick_cheapest(among: Indices, log_ei: Floats, log_cost: Floats) -> int:
     """Return the cheapest of these indices; of equally cheap ones, that of the largest EI; then the first."""
-    among = among[are_best(log_cost[among], "lowest", spread=NAT)]
-    return int(among[find_best(log_ei[among], "highest", spread=NAT)])
+    among = among[are_best(log_cost[among], "lowest", spread=LOG_SPREAD)]
+    return int(among[find_best(log_ei[among], "highest", spread=LOG_SPREAD)])
 
 
 def _sort_cheapest_first(log_ei: Floats, log_cost: Floats) -> Indices:

@@ -117,7 +117,7 @@ def log_likelihood(sums: ArmSums, parameters: CurveParameters, arm_kernel: Float
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FreezeThawPosterior:
-    """Posterior over all curves for one set of parameters. Build it with `FreezeThawPosterior.given`."""
+    """Posterior over all curves for one set of parameters. Build it with `FreezeThawPosterior.from_curves`."""
 
     curves: Curves
     parameters: CurveParameters
@@ -130,7 +130,7 @@ class FreezeThawPosterior:
     asymptote_cov: Floats | None  # (n_arms, n_arms); None when arms are independent
 
     @classmethod
-    def given(
+    def from_curves(
         cls, curves: Curves, parameters: CurveParameters, arm_kernel: Floats | None = None
     ) -> FreezeThawPosterior:
         """Return the posterior given the curves.

@@ -42,7 +42,7 @@ from itertools import combinations
 import numpy as np
 from scipy.optimize import minimize
 
-from shoestring.core.deciding.reproducible import polish, settle
+from shoestring.core.deciding.reproducible import polish, round_result
 from shoestring.core.values.arrays import Floats
 from shoestring.models.freeze_thaw.arm_curves import CurveParameters, Curves, whiten
 from shoestring.models.freeze_thaw.curve_posterior import ArmSums, log_likelihood, sum_arms
@@ -183,7 +183,7 @@ def find_most_probable(posterior: LogPosterior, position: Sequence[float] | None
     nearly = minimize(loss, first, method="L-BFGS-B", jac="3-point", bounds=np.column_stack([-far, far])).x
     curvature = _second_differences(loss, nearly)  # computed once: it hardly changes over so short a distance
     found = polish(nearly, lambda z: _first_differences(loss, z), lambda _: curvature, -far, far, _NEWTON_STEPS)
-    return prior.parameters(centre + spread * settle(found, _DECIMALS))
+    return prior.parameters(centre + spread * round_result(found, _DECIMALS))
 
 
 def _first_differences(loss: Callable[[Floats], float], z: Floats) -> Floats:

@@ -27,7 +27,7 @@ from scipy.optimize import minimize
 
 from shoestring.core.deciding.decision import Memo
 from shoestring.core.deciding.memo import Fit, Lists
-from shoestring.core.deciding.reproducible import NAT, find_best, settle, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, round_result, sort_best_first
 from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.kernels import Kernel, Pairs
 from shoestring.models.gp.posterior import (
@@ -107,7 +107,7 @@ def fit_gp(
     spread = 1.5 * log_stds * (2.0 * _spread_points(4 * n_starts, medians.size) - 1.0)  # (4 n_starts, p + 1)
     scattered = np.clip(medians + spread, lower, upper)
     values = np.array([negative_log_posterior(theta)[0] for theta in scattered])
-    best_scattered = scattered[sort_best_first(values, "lowest", n_starts, spread=NAT)]
+    best_scattered = scattered[sort_best_first(values, "lowest", n_starts, spread=LOG_SPREAD)]
     first = np.clip(medians if memo is None else _from_memo(memo, kernel), lower, upper)
     bounds = np.column_stack([lower, upper])
     limits = {"maxiter": max_iterations or MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4}
@@ -115,8 +115,8 @@ def fit_gp(
         minimize(negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
         for start in [first, *best_scattered]
     ]
-    best = found[find_best(np.array([one.fun for one in found]), "lowest", spread=NAT)]
-    return condition(kernel, settle(best.x, _DECIMALS), x, y, standardise=standardise)
+    best = found[find_best(np.array([one.fun for one in found]), "lowest", spread=LOG_SPREAD)]
+    return condition(kernel, round_result(best.x, _DECIMALS), x, y, standardise=standardise)
 
 
 def carry_gp(

@@ -74,7 +74,7 @@ class GP:
         parts = (self.theta[:1], self.theta[1:-1], self.theta[-1:])
         return {name: [float(v) for v in part] for name, part in zip(GP_MEMO, parts, strict=True)}
 
-    def fitted(self) -> Floats:
+    def predict_observed(self) -> Floats:
         """Return the latent posterior mean at the observed inputs, (n,).
 
         This costs O(n), since K alpha = A alpha - (s_n^2 + jitter) alpha.

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
-from shoestring.core.deciding.reproducible import find_best, reaches, settle, sort_best_first
+from shoestring.core.deciding.reproducible import find_best, reaches, round_result, sort_best_first
 from shoestring.core.values.arrays import Floats, Indices, invert
 from shoestring.models.gp.acquisition import standard_expected_improvement
 
@@ -72,7 +72,7 @@ def upper_confidence(mean: Floats, variance: Floats, beta: float) -> Floats:
     if beta < 0.0:
         raise ValueError(f"beta={beta} must be at least 0: it is the square of a number of standard deviations.")
     ucb = mean + math.sqrt(beta) * np.sqrt(variance)
-    return settle(ucb, _DECIMALS)
+    return round_result(ucb, _DECIMALS)
 
 
 def probability_of_improvement(mean: Floats, variance: Floats) -> Floats:
@@ -89,7 +89,7 @@ def expected_improvement(mean: Floats, variance: Floats) -> Floats:
 
 def choose(acquisition: Floats) -> int:
     """Return the index of the largest value, the lowest index of a tie (as under the flat prior of round 1)."""
-    return find_best(settle(acquisition, _DECIMALS), "highest", exact=True)
+    return find_best(round_result(acquisition, _DECIMALS), "highest", exact=True)
 
 
 def local_maxima(heights: Floats) -> Indices:

@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize_scalar
 
-from shoestring.core.deciding.reproducible import NAT, find_best, reaches, settle
+from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, reaches, round_result
 from shoestring.core.values.arrays import Floats, Indices
 
 KernelRows = Callable[[Indices], Floats]  # points (m,) -> their covariances with every point (m, N)
@@ -270,11 +270,11 @@ def fit_forgetting_rate(
         return low
     grid = np.linspace(math.log(low), math.log(high), _GRID_SIZE)
     losses = [loss(log_rate) for log_rate in grid]
-    best = find_best(np.array(losses), "lowest", spread=NAT)
+    best = find_best(np.array(losses), "lowest", spread=LOG_SPREAD)
     bracket = (grid[max(best - 1, 0)], grid[min(best + 1, _GRID_SIZE - 1)])
     found = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-4})
     # The search never evaluates the ends of its bracket, where the grid may have found a larger likelihood.
-    log_rate = grid[best] if reaches(found.fun, losses[best]) else float(settle(found.x, _DECIMALS))
+    log_rate = grid[best] if reaches(found.fun, losses[best]) else float(round_result(found.x, _DECIMALS))
     return min(max(math.exp(log_rate), low), high)
 
 

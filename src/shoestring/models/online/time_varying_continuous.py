@@ -35,7 +35,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 
-from shoestring.core.deciding.reproducible import PLACE_DECIMALS, settle, sort_best_first
+from shoestring.core.deciding.reproducible import PLACE_DECIMALS, round_result, sort_best_first
 from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.online.time_varying import (
     FORGET_BELOW,
@@ -171,7 +171,7 @@ class ContinuousTimeVaryingGP(ForgettingGP):
         starts = rng.random((n_starts, self.n_dims))
         cube = [(0.0, 1.0)] * self.n_dims
         found = [minimize(descent, x, jac=True, method="L-BFGS-B", bounds=cube).x for x in starts]
-        optima = np.clip(settle(np.array(found), PLACE_DECIMALS), 0.0, 1.0)
+        optima = np.clip(round_result(np.array(found), PLACE_DECIMALS), 0.0, 1.0)
         mean, variance = self.predict(optima)
         ucb = mean + math.sqrt(beta) * np.sqrt(variance)
         highest = merge_modes(optima, ucb, bandwidth)

@@ -35,7 +35,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import ndtr, ndtri
 
-from shoestring.core.deciding.reproducible import find_best, settle
+from shoestring.core.deciding.reproducible import find_best, round_result
 from shoestring.core.values.arrays import Floats
 
 
@@ -209,7 +209,7 @@ def scatter_walkers(
             return np.asarray(family.at(steps[:-1], point[None])[0] - y)
 
         found = least_squares(residual, candidates[find_best(misfit, "lowest")], bounds=(low, high), max_nfev=50).x
-        fitted = low + (high - low) * settle((found - low) / (high - low), _DECIMALS)
+        fitted = low + (high - low) * round_result((found - low) / (high - low), _DECIMALS)
         jitter = _SPREAD * (high - low) * rng.standard_normal((n_walkers, low.size))
         theta.append(np.clip(fitted + jitter, low, high))
     curves = np.stack([family.at(steps, points) for family, points in zip(families, theta, strict=True)], axis=1)

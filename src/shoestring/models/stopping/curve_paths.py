@@ -33,7 +33,7 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from shoestring.core.deciding.reproducible import NAT, find_best, polish, settle, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, polish, round_result, sort_best_first
 from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.kernels import decay_kernel
 
@@ -92,7 +92,7 @@ def fit_curve(errors: Floats | Sequence[float], *, noise_variance: float = NOISE
         minimize(loss, start, jac=True, method="TNC", bounds=bounds, options=options)
         for start in _starting_points(y, lowest, highest, noise_variance)
     ]
-    nearly = found[find_best(np.array([one.fun for one in found]), "lowest", spread=NAT)].x
+    nearly = found[find_best(np.array([one.fun for one in found]), "lowest", spread=LOG_SPREAD)].x
 
     def gradient(point: Floats) -> Floats:
         return loss(point)[1]
@@ -101,7 +101,7 @@ def fit_curve(errors: Floats | Sequence[float], *, noise_variance: float = NOISE
         shifts = _DIFFERENCE * np.eye(2)
         return np.array([gradient(point + shift) - gradient(point - shift) for shift in shifts]) / (2.0 * _DIFFERENCE)
 
-    best = settle(polish(nearly, gradient, curvature, lowest, highest, _NEWTON_STEPS), _DECIMALS)
+    best = round_result(polish(nearly, gradient, curvature, lowest, highest, _NEWTON_STEPS), _DECIMALS)
     # exp(log(bound)) may leave the box by one rounding error
     alpha = float(np.clip(np.exp(best[0]), *ALPHA_BOUNDS))
     beta = float(np.clip(np.exp(best[1]), *BETA_BOUNDS))
@@ -208,5 +208,5 @@ def _starting_points(y: Floats, lowest: Floats, highest: Floats, noise_variance:
     padded = np.pad(loss, 1, constant_values=np.inf)
     neighbours = [padded[1 + i : 1 + i + _GRID, 1 + j : 1 + j + _GRID] for i in (-1, 0, 1) for j in (-1, 0, 1)]
     rows, columns = np.nonzero(loss <= np.min(neighbours, axis=0))  # never empty: the smallest of all is one
-    best = sort_best_first(loss[rows, columns], "lowest", _STARTS, spread=NAT)
+    best = sort_best_first(loss[rows, columns], "lowest", _STARTS, spread=LOG_SPREAD)
     return np.column_stack([axes[rows[best], 0], axes[columns[best], 1]])

@@ -176,7 +176,7 @@ class StoppingPlan:
         statistic = rule.mean_error(errors)
         at = (step - rule.n0 - 1, int(statistic_cell(np.array(statistic), rule.n_cells)))
         decision, here = int(found.decision[at]), int(found.count[at])
-        stop, reason = self._explain(step, decision, here)
+        stop, reason = self._explained(step, decision, here)
         return StoppingDecision(
             stop,
             reason,
@@ -191,7 +191,7 @@ class StoppingPlan:
             paths_in_cell=here,
         )
 
-    def _explain(self, step: int, decision: int, here: int) -> tuple[bool, str]:
+    def _explained(self, step: int, decision: int, here: int) -> tuple[bool, str]:
         """Return whether to stop and why, with `here` simulated curves in the cell."""
         rule, found = self.rule, self.decisions
         if step == rule.n_max:

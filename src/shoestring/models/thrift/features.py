@@ -2,7 +2,7 @@
 
     feature                 meaning, on the scale u of `shapes`                                      number
     losses                  at 15 steps, and whether the arm has reached them                        15 + 15
-    opened                  whether the arm was trained at all                                       1
+    started                 whether the arm was trained at all                                       1
     last, low               its newest and its lowest loss                                           2
     trend                   newest loss less the loss at half its steps                              1
     rough, rises            mean size of a change from step to step, and of upward changes           2
@@ -14,7 +14,7 @@
     reach                   affordable further steps: share of a curve, log, and whether none        3
     price                   log of its price per step relative to the mean price                     1
     hyperparameters         rank within the study from -1 to 1, and whether it is active             16 + 16
-    study                   logs of budget left, spent, arms opened and steps; mean roughness        5
+    study                   logs of budget left, spent, arms started and steps; mean roughness        5
 
 `training/network.py` has the same in PyTorch, for many studies at once; a golden file ensures that the two agree.
 """
@@ -42,7 +42,7 @@ class Arms:
     """All arms of a study, and candidates that were not trained yet. A curve has at most 50 steps, or blocks of steps."""
 
     losses: Floats  # (K, 50): by step; entries beyond n are ignored
-    n: NDArray[np.int64]  # (K,): steps with a loss; 0: not opened
+    n: NDArray[np.int64]  # (K,): steps with a loss; 0: not started
     reach: NDArray[np.int64]  # (K,): further steps that the remaining budget pays for
     price: Floats  # (K,): price of a step, relative to the mean
     x: Floats  # (K, 16): see `rank_columns`
@@ -72,9 +72,9 @@ class Scale:
 
 def scale_of(arms: Arms) -> Scale:
     """Return the scale of a study; at least one arm must have been trained."""
-    opened = arms.is_opened
-    seen = arms.losses[opened][arms.n[opened, None] >= _STEP]
-    first = np.sort(arms.losses[opened, 0])
+    started = arms.is_opened
+    seen = arms.losses[started][arms.n[started, None] >= _STEP]
+    first = np.sort(arms.losses[started, 0])
     best, highest = float(seen.min()), float(seen.max())
     unit = max(_lower_quantile(first, 0.5) - best, 0.05 * (_lower_quantile(first, 0.75) - best))
     unit = unit if unit > 0 else highest - best
@@ -88,8 +88,8 @@ def _lower_quantile(ascending: Floats, share: float) -> float:
 def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     """Return the features, (K, FEATURES)."""
     n, steps = arms.n, float(arms.steps)
-    opened = arms.is_opened
-    o = opened.astype(float)
+    started = arms.is_opened
+    o = started.astype(float)
     seen = n[:, None] >= _STEP
     u = np.where(seen, scale.to_u(np.where(seen, arms.losses, scale.best)), 0.0)
     known = seen[:, _AT_SLOTS]
@@ -97,12 +97,12 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     last, middle = u[rows, newest], u[rows, np.maximum((n + 1) // 2, 1) - 1]
     lows = np.where(seen, u, _FAR)
     low_at = find_best_of_rows(lows, "lowest", exact=True)
-    low = np.where(opened, lows[rows, low_at], 0.0)
+    low = np.where(started, lows[rows, low_at], 0.0)
     change = np.where(seen[:, 1:], np.diff(u, axis=1), 0.0)
     changes = np.maximum(seen[:, 1:].sum(axis=1), 1)
     rough = np.abs(change).sum(axis=1) / changes
     rises = np.maximum(change, 0.0).sum(axis=1) / changes
-    ahead, count, beaten = _compare_arms(u, n, opened, last, low)
+    ahead, count, beaten = _compare_arms(u, n, started, last, low)
     scalars = [
         o,
         last * o,
@@ -168,11 +168,11 @@ def is_in_race(arms: Arms, share: Floats) -> Flags:
 
 
 def _compare_arms(
-    u: Floats, n: NDArray[np.int64], opened: Flags, last: Floats, low: Floats
+    u: Floats, n: NDArray[np.int64], started: Flags, last: Floats, low: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return the feature `ahead`, the number of arms with as many steps, and the feature `beaten`, (K,) each."""
     ahead, count, beaten = np.full(len(n), 0.5), np.zeros(len(n)), np.full(len(n), 0.5)
-    mine = np.flatnonzero(opened)
+    mine = np.flatnonzero(started)
     at_my_step = u[np.ix_(mine, n[mine] - 1)]  # [other, arm]
     as_far = n[mine][:, None] >= n[mine][None]
     count[mine] = as_far.sum(axis=0)

@@ -1,7 +1,7 @@
 """The network over arms in NumPy. It predicts how low the loss of each arm gets if the remaining budget is spent on it.
 
 It is a transformer without positions, whose tokens are arms. All arms attend to the arms that were trained (the context), so
-candidates that were not opened cost little. The weights ship with the package in half precision and with a checksum, and are
+candidates that were not started cost little. The weights ship with the package in half precision and with a checksum, and are
 read when they are first used. The file may hold several networks; their probabilities are averaged.
 
 The network computes in double precision. Single precision (`to_single_precision`) takes half the time, but its results differ

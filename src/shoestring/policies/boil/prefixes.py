@@ -79,7 +79,7 @@ class Prefixes:
     )
 
     @classmethod
-    def recall(cls, ledger: Ledger) -> Prefixes:
+    def read_predicted_history(cls, ledger: Ledger) -> Prefixes:
         """Return the prefixes that the orders of this policy have added so far."""
         prefixes = cls()
         for order in ledger.orders[ledger.state.first_own_order :]:

@@ -114,7 +114,7 @@ def fit_score_model(
     else:
         parameters = ProcessParameters(noise_variance=settings.noise_variance)
     x = table.encoding.on_simplex(table.stack([run.trial for run in runs]))
-    prefixes = Prefixes.recall(ledger)
+    prefixes = Prefixes.read_predicted_history(ledger)
     add_prefixes(
         prefixes,
         settings.prefix_rule,

@@ -54,7 +54,7 @@ from shoestring.core.deciding.prediction import (
     Prediction,
     put_first,
 )
-from shoestring.core.deciding.reproducible import NAT, Best, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, Best, sort_best_first
 from shoestring.core.deciding.why_text import Labels, WhyText, describe_phase
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
@@ -120,7 +120,7 @@ class ScoredCandidates:
     def candidate_scores(self, why: Why) -> CandidateScores:
         """Return all candidates in the units of the study."""
         found, (scores, _, best_is, _) = self.found, _score(self)
-        ranked = sort_best_first(scores, best_is, _RUNNER_UP_CANDIDATES, spread=NAT)
+        ranked = sort_best_first(scores, best_is, _RUNNER_UP_CANDIDATES, spread=LOG_SPREAD)
         return CandidateScores(
             gain=self.loss_unit * np.exp(found.log_ei),
             cost=self.costs.rate * np.exp(found.log_cost),
@@ -261,7 +261,7 @@ class CostAwareEI:
         scores = scored.candidate_scores(order.why)
         few = scores.front[np.unique(np.linspace(0, len(scores.front) - 1, MAX_CURVES).astype(int))]
         shown = put_first(few, scores.chosen, scores.runner_up)
-        values = scored.predict_values(shown, ledger.opened.sign, ledger.max_steps)
+        values = scored.predict_values(shown, ledger.definition.sign, ledger.max_steps)
         return Prediction(values, BEST_VALUE_BY_STEP, scores)
 
     def _costs(self, ledger: Ledger, table: ConfigTable) -> TrialCosts:
@@ -334,7 +334,7 @@ def _fit_surrogate(ledger: Ledger, table: ConfigTable, results: list[Trial], y: 
     encoding, memo = table.encoding, ledger.memo
     x = encoding.features(table.stack([trial.number for trial in results]))
     gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.check_fit(memo, y.size))
-    f_min = float(gp.fitted().min())
+    f_min = float(gp.predict_observed().min())
     for trial in ledger.trials:
         if trial.open_order is not None:
             x = encoding.features(table.trials[trial.number])

@@ -17,7 +17,7 @@ import numpy as np
 from shoestring.core.deciding.decision import NO_WHY, Decision, Memo, Train, Wait, Why
 from shoestring.core.deciding.memo import Refits
 from shoestring.core.deciding.policy import continue_trial, find_untried_config, nothing_to_train, start_trial
-from shoestring.core.ledger.entries import Entry, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.encoding import Encoding, Points
 from shoestring.core.space.space import Config, Space
@@ -88,16 +88,16 @@ class ArmsView:
 
     count: int | None
 
-    def start(self, opened: Opened) -> ArmTable:
-        space = opened.space
-        configs = draw_configs(space, opened.seed, self.count)
+    def start(self, definition: StudyDefinition) -> ArmTable:
+        space = definition.space
+        configs = draw_configs(space, definition.seed, self.count)
         encoding = Encoding(space)
         return ArmTable(
             encoding=encoding,
-            sign=opened.sign,
+            sign=definition.sign,
             configs=configs,
             points=encoding.points(configs),
-            losses=np.full((len(configs), opened.max_steps), np.nan),
+            losses=np.full((len(configs), definition.max_steps), np.nan),
             trained=np.zeros(len(configs), dtype=np.intp),
             trial_of=[None] * len(configs),
             arm_of_key={space.key(config): arm for arm, config in enumerate(configs)},

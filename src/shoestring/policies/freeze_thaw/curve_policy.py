@@ -181,7 +181,9 @@ class CurvePolicy:
         curves = Curves.of(losses, start=start)
         kernel = None if self.lengthscale is None else arms.similarity(self.lengthscale)
         parameters, memo = self._carry_parameters(ledger, memo, curves, kernel)
-        return CurveForecast(arms, scale, [FreezeThawPosterior.given(curves, p, kernel) for p in parameters], memo)
+        return CurveForecast(
+            arms, scale, [FreezeThawPosterior.from_curves(curves, p, kernel) for p in parameters], memo
+        )
 
     def _find_scale(self, losses: Floats, reported: np.ndarray) -> Scaling:
         found = fit_scaling(losses, reported)

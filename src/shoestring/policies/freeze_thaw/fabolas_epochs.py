@@ -26,7 +26,7 @@ import numpy as np
 from shoestring.core.deciding.comparison import compare_scores, find_runner_up
 from shoestring.core.deciding.decision import Decision, Memo
 from shoestring.core.deciding.prediction import CurvePrediction, Prediction, put_first
-from shoestring.core.deciding.reproducible import NAT, find_best, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, sort_best_first
 from shoestring.core.deciding.why_text import Labels
 from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
@@ -116,7 +116,7 @@ class FabolasEpochs:
         """Return the predicted curves of the chosen arm and of the arms that are best at full length."""
         if not order.why.get("compared"):
             return None
-        arms, sign = ledger.view(ArmsView(self.arms)), ledger.opened.sign
+        arms, sign = ledger.view(ArmsView(self.arms)), ledger.definition.sign
         scale = fit_scaling(arms.losses, ~np.isnan(arms.losses))
         gp, _ = _fit_surrogate(ledger, arms, scale, order.memo)
         ranked = _rank(gp, scale, arms, compute_limits(ledger, arms))
@@ -143,7 +143,7 @@ def _rank(gp: GP, scale: Scaling, arms: ArmTable, limits: ArmLimits) -> Indices:
     free = np.flatnonzero(limits.room)
     mean, variance = gp.predict(_encode(arms, free, arms.losses.shape[1]))
     best = float(np.nanmin(scale.apply(arms.losses)[~np.isnan(arms.losses)]))
-    return free[sort_best_first(log_expected_improvement(mean, np.sqrt(variance), best), "highest", spread=NAT)]
+    return free[sort_best_first(log_expected_improvement(mean, np.sqrt(variance), best), "highest", spread=LOG_SPREAD)]
 
 
 def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling, memo: Memo) -> tuple[GP, Memo]:

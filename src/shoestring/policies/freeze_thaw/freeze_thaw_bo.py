@@ -22,7 +22,7 @@ import numpy as np
 
 from shoestring.core.deciding.comparison import compare_scores
 from shoestring.core.deciding.decision import Why
-from shoestring.core.deciding.reproducible import NAT, find_best, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, sort_best_first
 from shoestring.core.deciding.why_text import Labels
 from shoestring.core.values.arrays import Floats, Indices
 from shoestring.core.values.checks import require_whole
@@ -80,7 +80,7 @@ class FreezeThawBO(CurvePolicy):
             level = posterior.asymptote_mean[started].min() if started.any() else posterior.parameters.mean
             std = np.sqrt(posterior.asymptote_variance)
             scores.append(log_expected_improvement(posterior.asymptote_mean, std, float(level)))
-        ranked = free[sort_best_first(np.mean(scores, axis=0)[free], "highest", spread=NAT)]
+        ranked = free[sort_best_first(np.mean(scores, axis=0)[free], "highest", spread=LOG_SPREAD)]
         return np.concatenate([ranked[started[ranked]][: self.old], ranked[~started[ranked]][: self.new]])
 
     def _gain(

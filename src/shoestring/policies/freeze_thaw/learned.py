@@ -60,7 +60,7 @@ class LearnedRule:
         committed = self.commit and plan.tau_star >= r
         arm = plan.top_arm if committed else plan.choose_arm(rng, self.eps)
         by_gain = not committed and (arm != plan.top_arm or (self.eps is None and plan.gain[arm] > 0.0))
-        sign = ledger.opened.sign
+        sign = ledger.definition.sign
         why = {
             **_compare(inputs, plan, arm, by_gain, sign),
             "committed": committed,

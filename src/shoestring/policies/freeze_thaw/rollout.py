@@ -23,7 +23,7 @@ import numpy as np
 
 from shoestring.core.deciding.comparison import compare_scores
 from shoestring.core.deciding.decision import Why
-from shoestring.core.deciding.reproducible import NAT, find_best, sort_best_first
+from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, sort_best_first
 from shoestring.core.deciding.why_text import Labels
 from shoestring.core.values.arrays import Flags, Floats, Indices
 from shoestring.core.values.checks import require_whole
@@ -80,7 +80,7 @@ def _make_shortlist(forecast: CurveForecast, free: Indices, bests: list[float]) 
         log_expected_improvement(m, np.sqrt(v + posterior.parameters.noise), best)
         for m, v, posterior, best in zip(mean, variance, forecast.posteriors, bests, strict=True)
     ]
-    ranked = sort_best_first(np.mean(gains, axis=0), "highest", _SHORTLIST, spread=NAT)
+    ranked = sort_best_first(np.mean(gains, axis=0), "highest", _SHORTLIST, spread=LOG_SPREAD)
     return free[np.sort(ranked)]
 
 

@@ -68,7 +68,7 @@ class ASHA(RungSettings):
                 trial = ledger.trials[candidate[1]]
                 if trial.can_continue:
                     last, first_out = ranked[promoted - 1][0], ranked[promoted]  # at most half are promoted
-                    sign, compared, loss = ledger.opened.sign, len(ranked), candidate[0]
+                    sign, compared, loss = ledger.definition.sign, len(ranked), candidate[0]
                     why = {"rung": k + 1, **compare_race(rungs[k], sign, compared, rank, loss, last, first_out)}
                     return continue_trial(trial, rungs[k + 1], why=why)
         return None

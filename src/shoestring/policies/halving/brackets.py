@@ -36,7 +36,7 @@ from shoestring.core.deciding.policy import (
     train_best_unfinished,
 )
 from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Amended, Entry, Opened, Order
+from shoestring.core.ledger.entries import Amendment, Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.order_closing import OpenOrders
 from shoestring.core.space.space import Config
@@ -184,7 +184,7 @@ class Brackets:
 class BracketsView:
     """View of the brackets of the current policy; a change of policy clears them."""
 
-    def start(self, opened: Opened) -> Brackets:
+    def start(self, definition: StudyDefinition) -> Brackets:
         return Brackets()
 
     def absorb(self, state: Brackets, entry: Entry) -> Brackets:
@@ -193,7 +193,7 @@ class BracketsView:
             state.close(closed)
         elif isinstance(entry, Order):
             state.enter(entry)
-        elif isinstance(entry, Amended) and entry.policy is not None:
+        elif isinstance(entry, Amendment) and entry.policy is not None:
             state = Brackets(trials=state.trials, open_orders=state.open_orders)
         return state
 

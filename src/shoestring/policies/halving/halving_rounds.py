@@ -19,7 +19,7 @@ import numpy as np
 from shoestring.core.deciding.comparison import compare_race, name_score
 from shoestring.core.deciding.decision import NO_WHY, Memo, Why
 from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.ledger.entries import Amended, Entry, Opened, Order
+from shoestring.core.ledger.entries import Amendment, Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 
@@ -72,7 +72,7 @@ def read_round(order: Order, trials: int) -> Round:
 class RoundView:
     """View of the newest round of the current policy; a change of policy clears it."""
 
-    def start(self, opened: Opened) -> Round:
+    def start(self, definition: StudyDefinition) -> Round:
         return Round()
 
     def absorb(self, state: Round, entry: Entry) -> Round:
@@ -87,7 +87,7 @@ class RoundView:
             state.late_arms += [int(number) for number in entry.memo.get("joins", ())]
             if "ahead" in entry.memo:
                 state.next_stop = int(entry.memo["ahead"][0])
-        elif isinstance(entry, Amended) and entry.policy is not None:
+        elif isinstance(entry, Amendment) and entry.policy is not None:
             state = Round(trials=state.trials)
         return state
 
@@ -120,7 +120,7 @@ def describe_cut(ledger: Ledger, ranked: Sequence[int], survivors: int, chosen: 
     losses = [(ledger.trials[number].last_loss, number) for number in (chosen, *ranked[survivors - 1 : survivors + 1])]
     first_out = losses[2] if survivors < len(ranked) else None
     rank, step = ranked.index(chosen), ledger.trials[chosen].steps
-    return compare_race(step, ledger.opened.sign, len(ranked), rank, losses[0][0], losses[1][0], first_out)
+    return compare_race(step, ledger.definition.sign, len(ranked), rank, losses[0][0], losses[1][0], first_out)
 
 
 def describe_place(ledger: Ledger, now: Round, trial: Trial) -> Why:
@@ -128,7 +128,7 @@ def describe_place(ledger: Ledger, now: Round, trial: Trial) -> Why:
     place = now.place_of.get(trial.number, -1)
     if place < now.cursor:
         return {"was": "interrupted", "at": trial.steps}
-    sign, loss = ledger.opened.sign, trial.last_loss
+    sign, loss = ledger.definition.sign, trial.last_loss
     last_kept = sign * float(str(now.why.get("last_kept_score", math.nan)))
     # An arm that was promoted early has been trained since, so the comparison was not of its newest value.
     if now.why.get("score_name") != name_score(trial.steps) or not loss <= last_kept:

@@ -175,7 +175,7 @@ class SequentialHalving:
             share = ledger.left / max(1, rounds - race.round - 1)
             stop = trial.limit if self._is_race_over(ledger, survivors, [cost]) else find_common_step(share, [cost])
         last, first_out = losses[certain - 1][0], losses[certain]
-        cut = compare_race(until, ledger.opened.sign, len(losses), place, idle[0][0], last, first_out)
+        cut = compare_race(until, ledger.definition.sign, len(losses), place, idle[0][0], last, first_out)
         why = {"round": race.round + 1, **cut}
         return continue_trial(trial, stop, why=why, memo={**memo, "ahead": [float(stop)]})
 

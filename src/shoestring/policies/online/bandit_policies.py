@@ -20,7 +20,7 @@ from shoestring.core.deciding.comparison import compare_scores
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.deciding.reproducible import find_best
 from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.entries import Entry, Opened
+from shoestring.core.ledger.entries import Entry, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.space.space import Config
@@ -53,17 +53,17 @@ class BanditArms:
     run: RunView
     most_arms: int
 
-    def start(self, opened: Opened) -> BanditState:
-        arms = _list_arms(opened, self.most_arms)
-        keys, n = [opened.space.key(config) for config in arms], len(arms)
+    def start(self, definition: StudyDefinition) -> BanditState:
+        arms = _list_arms(definition, self.most_arms)
+        keys, n = [definition.space.key(config) for config in arms], len(arms)
         index = {key: i for i, key in enumerate(keys)}
-        return BanditState(self.run.start(opened), arms, keys, index, np.zeros(n), np.zeros(n), np.full(n, 1.0 / n))
+        return BanditState(self.run.start(definition), arms, keys, index, np.zeros(n), np.zeros(n), np.full(n, 1.0 / n))
 
     def absorb(self, state: BanditState, entry: Entry) -> BanditState:
         rounds = len(state.run.configs)
         state.run = self.run.absorb(state.run, entry)
         if len(state.run.configs) > rounds:
-            arm = state.index.get(state.run.opened.space.key(state.run.configs[-1]))
+            arm = state.index.get(state.run.definition.space.key(state.run.configs[-1]))
             reward = state.run.rewards[-1]
             if arm is not None and reward is not None:
                 self.add_reward(state, arm, reward)
@@ -74,13 +74,13 @@ class BanditArms:
         state.sums[arm] += reward
 
 
-def _list_arms(opened: Opened, most_arms: int) -> Sequence[Config]:
-    space = opened.space
+def _list_arms(definition: StudyDefinition, most_arms: int) -> Sequence[Config]:
+    space = definition.space
     if space.rows is not None:
         return space.rows
     if space.size <= most_arms:
         return list(space.grid(most_arms))
-    drawn = (space.from_cube(point(opened.seed, "arms", space.dims, i)) for i in range(most_arms))
+    drawn = (space.from_cube(point(definition.seed, "arms", space.dims, i)) for i in range(most_arms))
     return list({space.key(config): config for config in drawn}.values())
 
 
@@ -168,7 +168,7 @@ class WeightedArms(BanditArms):
         clip = self.run.clip
         if self.run.reward == "gain" and clip is not None:
             reward = (reward + clip) / (2.0 * clip)  # EXP3.S is made for rewards in [0, 1]
-        sharing = 1.0 / state.run.opened.max_steps if self.sharing is None else self.sharing
+        sharing = 1.0 / state.run.definition.max_steps if self.sharing is None else self.sharing
         state.weights = exp3s_update(state.weights, arm, reward, mixing=self.mixing, sharing=sharing)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from shoestring.core.deciding.comparison import compare_scores
 from shoestring.core.deciding.decision import Why
 from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.ledger.entries import Entry, Opened
+from shoestring.core.ledger.entries import Entry, StudyDefinition
 from shoestring.core.space.encoding import Encoding, Points
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats, Indices
@@ -70,11 +70,11 @@ class DriftView:
     bandwidth: float = 0.2  # modes closer than this are merged
     block: int | None = None
 
-    def start(self, opened: Opened) -> DriftState:
-        space = opened.space
+    def start(self, definition: StudyDefinition) -> DriftState:
+        space = definition.space
         is_finite = space.rows is not None or space.size <= _MAX_SCORED_CONFIGS
         surrogate = FiniteSurrogate if is_finite else CubeSurrogate
-        return DriftState(self.run.start(opened), surrogate(self, Encoding(space)))
+        return DriftState(self.run.start(definition), surrogate(self, Encoding(space)))
 
     def absorb(self, state: DriftState, entry: Entry) -> DriftState:
         done = len(state.run.configs)

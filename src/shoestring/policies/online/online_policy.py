@@ -108,7 +108,7 @@ class RoundPrices(NamedTuple):
 
     @classmethod
     def of(cls, ledger: Ledger) -> RoundPrices:
-        state, listed = ledger.state, ledger.opened.prices.validate_epochs
+        state, listed = ledger.state, ledger.definition.prices.validate_epochs
         if ledger.budget.unit == "epochs" and listed > 0.0:
             return cls(float(state.steps), state.validations * listed, 1.0, listed)
         training, validation, rounds = state.by_kind["train"], state.by_kind["validate"], _rounds_done(ledger)
@@ -124,7 +124,7 @@ def _leaves_enough(ledger: Ledger, prices: RoundPrices) -> bool:
     """
     rate = ledger.budget.per_second(ledger.state.workers)
     if ledger.budget.unit == "epochs":
-        if ledger.opened.prices.validate_epochs == 0.0:
+        if ledger.definition.prices.validate_epochs == 0.0:
             return True  # passes cost nothing
         rate = 1.0
     one_round, one_pass = rate * prices.one_round, rate * prices.one_pass

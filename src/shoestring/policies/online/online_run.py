@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from shoestring.core.deciding.decision import NO_MEMO, Decision, Finish, Memo, Train, Wait, Why
-from shoestring.core.ledger.entries import Entry, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.running_totals import upper_quantile
 from shoestring.core.space.space import Config
@@ -37,7 +37,7 @@ _MAX_REWARD = 1e12  # largest reward without a clip: squares of rewards must sta
 class RunState:
     """The rounds of the run so far, and what the next reward depends on."""
 
-    opened: Opened
+    definition: StudyDefinition
     sign: float  # +1 when larger values are better
     configs: list[Config] = field(default_factory=list)  # by round
     rewards: list[float | None] = field(default_factory=list)  # by round; None: without a reward
@@ -59,8 +59,8 @@ class RunView:
     unit: float | None = None
     clip: float | None = None
 
-    def start(self, opened: Opened) -> RunState:
-        return RunState(opened, sign=-opened.sign)
+    def start(self, definition: StudyDefinition) -> RunState:
+        return RunState(definition, sign=-definition.sign)
 
     def absorb(self, state: RunState, entry: Entry) -> RunState:
         if not isinstance(entry, Order | Receipt) or entry.trial != RUN:
@@ -74,7 +74,7 @@ class RunView:
 
     def _add_round(self, state: RunState, order: Order, receipt: Receipt) -> None:
         state.configs.append(order.config)
-        state.tried.add(state.opened.space.key(order.config))
+        state.tried.add(state.definition.space.key(order.config))
         insort(state.train_s, receipt.cost.train)
         value = None
         if order.validates(receipt.step):

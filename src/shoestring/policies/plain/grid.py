@@ -16,7 +16,7 @@ import numpy as np
 from shoestring.core.deciding.decision import Decision, Why
 from shoestring.core.deciding.policy import continue_trial, find_interrupted, nothing_to_train, start_trial
 from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Entry, Opened, Order
+from shoestring.core.ledger.entries import Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 from shoestring.core.values.checks import require_whole
@@ -76,8 +76,8 @@ class Combinations:
 
     levels: int
 
-    def start(self, opened: Opened) -> Point:
-        point = Point(opened.space.grid(self.levels))
+    def start(self, definition: StudyDefinition) -> Point:
+        point = Point(definition.space.grid(self.levels))
         point.advance()
         return point
 

@@ -19,7 +19,7 @@ import numpy as np
 from shoestring.core.deciding.decision import Decision, Train, Wait
 from shoestring.core.deciding.policy import find_untried_config, nothing_to_train, start_trial
 from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Amended, Entry, Opened, Order
+from shoestring.core.ledger.entries import Amendment, Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.checks import is_whole
 from shoestring.errors import PolicyError
@@ -84,7 +84,7 @@ class ListPosition:
 class ReplayView:
     """View of the position in the list; a change of policy sets it back to the start."""
 
-    def start(self, opened: Opened) -> ListPosition:
+    def start(self, definition: StudyDefinition) -> ListPosition:
         return ListPosition()
 
     def absorb(self, state: ListPosition, entry: Entry) -> ListPosition:
@@ -92,7 +92,7 @@ class ReplayView:
             number, listed = entry.memo["line"]
             state.lines = int(number) + 1
             state.trials.setdefault(int(listed), entry.trial)
-        elif isinstance(entry, Amended) and entry.policy is not None:
+        elif isinstance(entry, Amendment) and entry.policy is not None:
             state = ListPosition()
         return state
 

@@ -207,7 +207,7 @@ class BOBOS(UcbPolicy):
         if bounds.is_above(best):
             return ContinueRun(trial.steps + 1, {**why, "reason": BELOW_RANGE})
         rule = self.make_rule(n0, ledger.max_steps, k1, bounds)
-        plan = solve_rule(rule, tuple(losses[:n0]), best, opening["xi"][0], ledger.opened.seed, run.trial)
+        plan = solve_rule(rule, tuple(losses[:n0]), best, opening["xi"][0], ledger.definition.seed, run.trial)
         decision = plan.decide(losses)
         why |= _explain(decision)
         if not decision.stop:
@@ -229,7 +229,7 @@ class BOBOS(UcbPolicy):
             return rule.losses(np.clip(mean + ndtri(level) * std, 0.0, 1.0))
 
         steps = range(rule.n0 + 1, ledger.max_steps + 1)
-        return [CurvePrediction.of(trial.number, trial.config, steps, quantile, ledger.opened.sign)]
+        return [CurvePrediction.of(trial.number, trial.config, steps, quantile, ledger.definition.sign)]
 
     def map_actions(self, ledger: Ledger, trial: Trial, check: Why) -> Regions | None:
         """Return the actions of the whole plan, not only that in the cell of the run."""
@@ -239,8 +239,8 @@ class BOBOS(UcbPolicy):
         best = ledger.state.sign * float(str(check["incumbent"]))
         active = ActiveRuns.read(ledger.memo, self.memo_lists).active
         opening = next(ledger.orders[run.order].memo for run in active if run.trial == trial.number)
-        plan = solve_rule(rule, tuple(losses[: rule.n0]), best, opening["xi"][0], ledger.opened.seed, trial.number)
-        found, sign, errors = plan.decisions, ledger.opened.sign, rule.errors(losses)
+        plan = solve_rule(rule, tuple(losses[: rule.n0]), best, opening["xi"][0], ledger.definition.seed, trial.number)
+        found, sign, errors = plan.decisions, ledger.definition.sign, rule.errors(losses)
         edges = sign * rule.losses(np.linspace(0.0, 1.0, rule.n_cells + 1))
         action = np.where(found.count > rule.min_paths, found.decision, -1)
         if sign < 0:

@@ -112,7 +112,7 @@ class LCPrediction(UcbPolicy):
         """Return the forecast of the end of the run; there are none for other steps."""
         if "forecast" not in check:
             return []
-        sign = ledger.opened.sign
+        sign = ledger.definition.sign
         quantile = normal_quantile(sign * float(str(check["forecast"])), float(str(check["forecast_std"])))
         return [CurvePrediction.of(trial.number, trial.config, [ledger.max_steps], quantile, sign)]
 

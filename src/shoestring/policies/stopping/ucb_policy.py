@@ -138,7 +138,7 @@ class UcbPolicy:
 
     def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
         """Return the forecast of the checked run, or that of the stopped run and of the configuration chosen after it."""
-        why, sign = order.why, ledger.opened.sign
+        why, sign = order.why, ledger.definition.sign
         curves, regions = [], None
         if "mean" in why:  # the value at full training
             quantile = normal_quantile(sign * float(str(why["mean"])), float(str(why["std"])))

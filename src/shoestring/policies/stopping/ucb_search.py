@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 from shoestring.core.deciding.comparison import are_apart, compare_losses
 from shoestring.core.deciding.decision import NO_WHY, Why
-from shoestring.core.deciding.reproducible import PLACE_DECIMALS, find_best, settle, sort_best_first
+from shoestring.core.deciding.reproducible import PLACE_DECIMALS, find_best, round_result, sort_best_first
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.encoding import Points
 from shoestring.core.space.space import Config
@@ -105,7 +105,7 @@ def choose_config(
         return table.config(pool, points, i) if i < n_new else paused[i - n_new]
 
     name, apart = "value that the trial could reach (confidence bound)", are_apart(points.cube, at)
-    sign, undo = ledger.opened.sign, surrogate.scale.undo
+    sign, undo = ledger.definition.sign, surrogate.scale.undo
     compared = compare_losses(name, bounds, at, identify, competitors=apart, sign=sign, undo=undo)
     return UcbChoice(config, trial, points.take([at]), float(mean[at]), float(std[at]), weight, compared)
 
@@ -148,4 +148,4 @@ def _descend(surrogate: Surrogate, starts: Points, weight: float) -> Points:
         bounds=np.tile((0.0, 1.0), (int(free.sum()), 1)),
         options={"maxiter": _MAX_ITERATIONS, "ftol": 1e-6, "gtol": 1e-4},
     )
-    return move_to(np.clip(settle(found.x, PLACE_DECIMALS), 0.0, 1.0))
+    return move_to(np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0))

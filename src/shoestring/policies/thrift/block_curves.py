@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.ledger.entries import Entry, Opened, Receipt
+from shoestring.core.ledger.entries import Entry, Receipt, StudyDefinition
 from shoestring.core.values.arrays import Floats
 from shoestring.models.thrift.shapes import STEPS
 
@@ -66,8 +66,8 @@ class BlockCurves:
 class BlockCurvesView:
     """View of the curves; the receipts of a study fill it."""
 
-    def start(self, opened: Opened) -> BlockCurves:
-        return BlockCurves(opened.max_steps, opened.sign)
+    def start(self, definition: StudyDefinition) -> BlockCurves:
+        return BlockCurves(definition.max_steps, definition.sign)
 
     def absorb(self, state: BlockCurves, entry: Entry) -> BlockCurves:
         if not isinstance(entry, Receipt) or entry.status == "interrupted":

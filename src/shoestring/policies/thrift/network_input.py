@@ -83,7 +83,7 @@ class NetworkInput:
             is_trial, own = arm < self.trials, replace(lowest, chances=lowest.chances[arm_of_row == arm])
             config = ledger.trials[arm].config if is_trial else self.config(arm)
             number = arm if is_trial else None
-            predictions.append(CurvePrediction.of(number, config, steps, own.quantile, ledger.opened.sign))
+            predictions.append(CurvePrediction.of(number, config, steps, own.quantile, ledger.definition.sign))
         return predictions
 
 

@@ -188,7 +188,7 @@ def _explain(ledger: Ledger, inputs: NetworkInput, lowest: LowestLosses, index: 
 
     compared = compare_scores(_SCORE, "highest", index, chosen, name, in_unit=_round)
     return compared | {
-        "expected_end": _round(ledger.opened.sign * float(lowest.middle[chosen])),
+        "expected_end": _round(ledger.definition.sign * float(lowest.middle[chosen])),
         "chance_to_beat_best": round(float(lowest.chance_better[chosen]), 2),
         "expected_gain": _round(float(lowest.gain[chosen])),
         "reach": int(inputs.reach[chosen]),

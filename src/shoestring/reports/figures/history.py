@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from shoestring.core.deciding.prediction import Prediction
 from shoestring.core.ledger.accounting import StudyStateView
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Lost, Order, Receipt
+from shoestring.core.ledger.entries import Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import StudyState, Trial
@@ -84,7 +84,7 @@ class StudyHistory:
     def __post_init__(self) -> None:
         ledger = self.ledger
         self.state, self.budget, self.trials = ledger.state, ledger.budget, ledger.trials
-        self.is_max = ledger.opened.direction == "max"
+        self.is_max = ledger.definition.direction == "max"
 
     def segments_of_trials(self) -> Mapping[int, list[Segment]]:
         """Return the segments of each trial, in the order in which they were trained."""
@@ -104,12 +104,12 @@ def read_history(
     """
     history = StudyHistory(name, ledger)
     view = StudyStateView()
-    state = view.start(ledger.opened)
+    state = view.start(ledger.definition)
     entries = ledger.entries()
     for place, entry in enumerate(entries[1:], 1):
         before = state.spent
         if predict is not None and isinstance(entry, Order) and entry.number in decisions:
-            then = Ledger.restored(ledger.opened, state, place, lambda place=place: entries[:place])  # type: ignore[misc]
+            then = Ledger.restore(ledger.definition, state, place, lambda place=place: entries[:place])  # type: ignore[misc]
             if (prediction := predict(then, entry)) is not None:
                 history.predictions[entry.number] = _copy_state(then, entry, prediction)
         is_repeated = isinstance(entry, Receipt) and entry.step <= state.trials[entry.trial].steps
@@ -122,7 +122,7 @@ def read_history(
             _add_receipt(history, entry, state.spent - before, is_repeated=is_repeated)
             if state.best_loss < best_before and entry.value is not None:
                 history.bests.append(NewBest(state.spent, entry.value, entry.trial, entry.step))
-        elif isinstance(entry, Lost) and (number := state.trials[entry.trial].open_order) is not None:
+        elif isinstance(entry, StateLoss) and (number := state.trials[entry.trial].open_order) is not None:
             history.segments[number].cost += state.spent - before
     for kind in ("thinking", "check", "lost"):
         history.seconds[kind] = state.by_kind[kind]

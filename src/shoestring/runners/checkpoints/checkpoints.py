@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.ledger.entries import Lost
+from shoestring.core.ledger.entries import StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints.archive import remove_empty_folders
@@ -197,7 +197,7 @@ class Checkpoints:
 
     # deleting --------------------------------------------------------------------------------------------------------
 
-    def evict_over_limit(self, keep: set[int]) -> list[Lost]:
+    def evict_over_limit(self, keep: set[int]) -> list[StateLoss]:
         """Evict the checkpoints of the least recently saved trials while the limit is exceeded; return the losses.
 
         The checkpoints of the trials in `keep` and of the best trial are not evicted.
@@ -209,12 +209,12 @@ class Checkpoints:
             for trial in self._to_prune:
                 self._prune(trial)
         best = self._best[0] if self._best else None
-        lost: list[Lost] = []
+        lost: list[StateLoss] = []
         for trial in sorted((t for t in self._entries if t != best and t not in keep), key=self._saved_at):
             if self._total_bytes() <= self.at_most_bytes:
                 break
             if steps := self._steps(trial):
-                lost.append(Lost(trial=trial, resumable_step=0, why="its checkpoint was over the size limit"))
+                lost.append(StateLoss(trial=trial, resumable_step=0, why="its checkpoint was over the size limit"))
                 for step in steps:
                     self._delete(trial, step)
         return lost

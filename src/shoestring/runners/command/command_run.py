@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.ledger.entries import Cost, Lost, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Order, Receipt, StateLoss
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.checkpoints.trial_logs import STDERR, STDOUT
 from shoestring.runners.command.command_line import CommandReport, Output, fill_in, make_environment
@@ -113,7 +113,7 @@ class CommandRun:
         events: list[RunnerEvent] = []
         if step <= self.step and not self.has_reported:
             events.append(
-                Lost(trial=order.trial, resumable_step=step - 1, why=f"the command continued from step {step - 1}")
+                StateLoss(trial=order.trial, resumable_step=step - 1, why=f"the command continued from step {step - 1}")
             )
             self.step = step - 1
             self.update_state(saved_step=min(self.state.saved_step, self.step))

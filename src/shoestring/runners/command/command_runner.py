@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from shoestring.core.ledger.entries import Cost, Lost, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Order, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
@@ -162,7 +162,7 @@ class CommandRunner:
             step = resumable_step if read_saved_step(self._folders.folder(order.trial)) == resumable_step else 0
             if step != resumable_step:
                 self._events.append(
-                    Lost(trial=order.trial, resumable_step=0, why="its checkpoint directory is not what it was")
+                    StateLoss(trial=order.trial, resumable_step=0, why="its checkpoint directory is not what it was")
                 )
             self._numbered_workers.occupy(number)
             self._events += self._launch(order, step, former_configs, number)
@@ -277,14 +277,14 @@ class CommandRunner:
         self._forget(run)
         if run.state.saved_step == run.step or run.step >= self._max_steps:
             return []
-        return [Lost(trial=run.order.trial, resumable_step=run.state.saved_step, why=why)]
+        return [StateLoss(trial=run.order.trial, resumable_step=run.state.saved_step, why=why)]
 
-    def _lose(self, run: CommandRun, how: str) -> Lost:
+    def _lose(self, run: CommandRun, how: str) -> StateLoss:
         """Return the loss of a command that died in a step by itself."""
         seconds, worker = max(0.0, self.now() - run.since), self._numbered_workers.name_of(run.worker_number)
         self._forget(run)
         trial, saved_step = run.order.trial, run.state.saved_step
-        return Lost(trial=trial, resumable_step=saved_step, seconds=seconds, why=how, death=True, worker=worker)
+        return StateLoss(trial=trial, resumable_step=saved_step, seconds=seconds, why=how, death=True, worker=worker)
 
     def _fail(self, run: CommandRun, text: str) -> list[RunnerEvent]:
         if run.last is not None:  # all its steps were finished before

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shoestring.core.ledger.entries import Cost, Lost, Note, Order, Receipt
+from shoestring.core.ledger.entries import Cost, Note, Order, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.order_closing import receipt_closes
 from shoestring.core.space.space import Config
-from shoestring.core.values.text import bounded
+from shoestring.core.values.text import shorten
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.local.free_memory import free_unused_memory, is_out_of_memory
 from shoestring.runners.local.live_trials import LiveTrials
@@ -38,7 +38,7 @@ from shoestring.runners.runner import (
     write_incomplete_receipt,
     write_receipt,
 )
-from shoestring.runners.training.code import RAISED, Ended, Live, can_save
+from shoestring.runners.training.code import RAISED, EndOfTraining, Live, can_save
 from shoestring.runners.training.resume_check import note_check, note_unfinished_check, preserve_random_state
 
 # Limit on the time for saving at the end: a share of a budget of time, else of the time so far. Most of hundreds of poor trials
@@ -115,7 +115,7 @@ class LocalRunner:
                 value = ordered_value(order, step, result.value)
                 saving_s = self._save_if_due(live, order.trial, value)
                 losses, evicting_s = self._evict()
-        except RAISED as error:  # RAISED includes Ended
+        except RAISED as error:  # RAISED includes EndOfTraining
             events = self._give_up_check(order, step, check)
             return events + self._break_off(order, step, error)
         saved_step = self.checkpoints.newest_step(order.trial, up_to=step)
@@ -214,7 +214,7 @@ class LocalRunner:
         """Return the events of a step that ended the trial or failed. A step that ran out of memory is tried again alone."""
         if len(self._lives) > 1 and is_out_of_memory(error):
             return self._try_again_alone(order, step, error)
-        event = self._end(order, step) if isinstance(error, Ended) else self._fail(order, step, error)
+        event = self._end(order, step) if isinstance(error, EndOfTraining) else self._fail(order, step, error)
         self._lives.drop(order.trial)
         self._next_order()
         return [event]
@@ -281,7 +281,7 @@ class LocalRunner:
         needed = {*(trial for trial, _ in self._lives), *(order.trial for order, _, _ in self._waiting)}
         return losses + self.checkpoints.evict_over_limit(keep=needed), seconds
 
-    def _move_to_disk(self, trial: int) -> tuple[Lost | None, float]:
+    def _move_to_disk(self, trial: int) -> tuple[StateLoss | None, float]:
         live, seconds, why = self._lives[trial], 0.0, "there was no room for it in memory, and it cannot be saved"
         try:
             seconds = self._save(trial, live)
@@ -289,7 +289,7 @@ class LocalRunner:
             why = f"there was no room for it in memory, and saving it failed: {error}"
         self._lives.drop(trial)
         saved_step = self.checkpoints.newest_step(trial, up_to=live.step)
-        lost = None if saved_step == live.step else Lost(trial=trial, resumable_step=saved_step, why=bounded(why))
+        lost = None if saved_step == live.step else StateLoss(trial=trial, resumable_step=saved_step, why=shorten(why))
         return lost, seconds
 
     def _try_again_alone(self, order: Order, step: int, error: BaseException) -> list[RunnerEvent]:
@@ -300,11 +300,11 @@ class LocalRunner:
         self._lives.drop(order.trial)
         free_unused_memory()
         self._order = None
-        lost = Lost(
+        lost = StateLoss(
             trial=order.trial,
             resumable_step=self.checkpoints.newest_step(order.trial, up_to=step - 1),
             seconds=self.now() - self._since,
-            why=bounded(f"out of memory with {count} trials alive, so it is tried again alone: {error}"),
+            why=shorten(f"out of memory with {count} trials alive, so it is tried again alone: {error}"),
             death=True,
         )
         return [*(loss for loss, _ in moved if loss is not None), lost]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from shoestring.core.ledger.entries import Lost, Order
+from shoestring.core.ledger.entries import Order, StateLoss
 from shoestring.core.space.space import Config
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.checkpoints.trial_logs import CHECK, STDERR, STDOUT
@@ -95,7 +95,9 @@ class LiveProcesses:
         if trial is None:
             step = self._checkpoints.newest_step(order.trial, up_to=resumable_step)
             if step != resumable_step:
-                losses.append(Lost(trial=order.trial, resumable_step=step, why="its process or checkpoint is gone"))
+                losses.append(
+                    StateLoss(trial=order.trial, resumable_step=step, why="its process or checkpoint is gone")
+                )
             trial = self._make_trial(order, step, former_configs, self._workers.devices[number])
         self._by_trial[order.trial] = trial
         self._workers.occupy(number)
@@ -161,7 +163,7 @@ class LiveProcesses:
             self._give_back(old)
             if not old.is_saved:
                 why = f"more than {limit} trials were alive"
-                losses.append(Lost(trial=old.number, resumable_step=old.saved_step, why=why))
+                losses.append(StateLoss(trial=old.number, resumable_step=old.saved_step, why=why))
         return losses + self._checkpoints.evict_over_limit(keep=set(self._by_trial))
 
     def drop(self, trial: ProcessTrial) -> None:

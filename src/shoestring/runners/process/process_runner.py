@@ -125,7 +125,7 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         self, worker: WorkerProcess, trial: ProcessTrial | None, message: Mapping[str, Any] | None
     ) -> list[RunnerEvent]:
         """Handle a process that has exited, or that could not import the training code."""
-        how = f"the worker process {worker.how_it_ended()}" if message is None else message["text"]
+        how = f"the worker process {worker.describe_exit()}" if message is None else message["text"]
         if trial is None:
             self._spares.remove(worker)
             return []

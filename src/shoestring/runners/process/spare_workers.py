@@ -103,7 +103,7 @@ class SpareWorkers:
 def _explain_unusable(spare: WorkerProcess, message: Mapping[str, Any] | None) -> str:
     if message is not None:
         return f"the training code cannot be imported in a worker process: {message['text']}: make it importable"
-    how = spare.how_it_ended()
+    how = spare.describe_exit()
     if spare.exit_code == UNGUARDED:
         return (
             "the main script tunes while it is imported, which every worker process has to do: "

@@ -83,7 +83,7 @@ class WorkerProcess:
         except (EOFError, OSError):
             return None
 
-    def how_it_ended(self) -> str:
+    def describe_exit(self) -> str:
         """Return how a process whose pipe is closed has ended: its exit code or signal in words."""
         self.group.join(1.0)
         return describe_exit(self._process.exitcode)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.core.values.strict_json import dumps, loads
-from shoestring.runners.training.code import RAISED, Ended, Live, can_save, shape_of
+from shoestring.runners.training.code import RAISED, EndOfTraining, Live, can_save, shape_of
 from shoestring.runners.training.targets import unpack_code
 
 
@@ -66,7 +66,7 @@ def carry_out(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
         cost = [result.cost.setup, result.cost.train, result.cost.validate]
         answer = {"value": result.value, "cost": cost, "cost_reported": result.cost_reported, "metrics": result.metrics}
         return {"is": "stepped", "can_save": live.can_save, "is_exact": live.is_exact, **answer}
-    except Ended:
+    except EndOfTraining:
         return {"is": "ended"}
     except RAISED as error:
         return {"is": "failed", "text": "".join(traceback.format_exception(error)).strip()}

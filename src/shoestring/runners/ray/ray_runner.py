@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoestring.core.ledger.entries import Lost, Order
+from shoestring.core.ledger.entries import Order, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 from shoestring.runners.checkpoints.checkpoint_store import FolderStore
@@ -148,10 +148,10 @@ class RayRunner(RemoteRunner[RayTrial]):
         worker = self._pool.choose_free(order.trial)
         if worker.trial is not None and not worker.is_safe:  # the trial in it is lost
             why = "another trial needed its worker, and it could not be saved"
-            losses.append(Lost(trial=worker.trial.number, resumable_step=worker.trial.saved_step, why=why))
+            losses.append(StateLoss(trial=worker.trial.number, resumable_step=worker.trial.saved_step, why=why))
         step = self.checkpoints.newest_step(order.trial, up_to=resumable_step)
         if step != resumable_step:
-            losses.append(Lost(trial=order.trial, resumable_step=step, why="its worker or checkpoint is gone"))
+            losses.append(StateLoss(trial=order.trial, resumable_step=step, why="its worker or checkpoint is gone"))
         trial = self._make_trial(worker, order.trial, step)
         trial.begin(order, former_configs)
         return trial, losses

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
-from shoestring.core.ledger.entries import Lost, Order
+from shoestring.core.ledger.entries import Order, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
@@ -92,7 +92,7 @@ class RemoteRunner(ABC, Generic[T]):
             if trial.order is not None:
                 events.append(note_release(trial.order, why))
             if not trial.is_saved:
-                events.append(Lost(trial=trial.number, resumable_step=trial.saved_step, why=why))
+                events.append(StateLoss(trial=trial.number, resumable_step=trial.saved_step, why=why))
             self._drop(trial)
         return events
 
@@ -235,7 +235,7 @@ class RemoteRunner(ABC, Generic[T]):
             return self._lose(trial, why, is_death=True)
         resumable_step, is_lost = trial.saved_step, not trial.is_saved
         self._drop(trial)
-        return [Lost(trial=trial.number, resumable_step=resumable_step, why=why)] if is_lost else []
+        return [StateLoss(trial=trial.number, resumable_step=resumable_step, why=why)] if is_lost else []
 
     def _lose(self, trial: T, why: str, *, is_death: bool) -> list[RunnerEvent]:
         lost = trial.lose(why, is_death=is_death)

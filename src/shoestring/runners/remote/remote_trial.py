@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shoestring.core.ledger.entries import Cost, Lost, Note, Order
+from shoestring.core.ledger.entries import Cost, Note, Order, StateLoss
 from shoestring.core.ledger.order_closing import receipt_closes
 from shoestring.core.space.space import Config
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
@@ -138,11 +138,11 @@ class RemoteTrial(ABC):
         details: dict[str, Any] = {"at": self.now(), "saved_step": saved_step, **self._worker_fields}
         return [*events, write_incomplete_receipt(self.current_order, step, status, text, cost, **details)]
 
-    def lose(self, why: str, *, is_death: bool) -> Lost:
+    def lose(self, why: str, *, is_death: bool) -> StateLoss:
         """Return the entry that says that the current step is lost; the loop then submits the order again."""
         resumable_step = self.checkpoints.newest_step(self.number, up_to=self.step - (self.result is not None))
         seconds = max(0.0, self.now() - self.since)
-        return Lost(
+        return StateLoss(
             trial=self.number,
             resumable_step=resumable_step,
             seconds=seconds,

@@ -133,7 +133,7 @@ class Table:
 
     @cached_property
     def _space(self) -> Space:
-        return Space.listed(self.configs, log=self.log)
+        return Space.from_configs(self.configs, log=self.log)
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
         row = self._space.row_number(config)

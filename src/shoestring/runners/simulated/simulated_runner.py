@@ -15,7 +15,7 @@ from typing import Protocol
 
 from shoestring.core.ledger.entries import Cost, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import TrainingEnded
+from shoestring.core.ledger.notes import TrainingEnd
 from shoestring.core.ledger.order_closing import OpenOrders, receipt_closes
 from shoestring.core.space.space import Config
 from shoestring.runners.runner import RunnerEvent, RunningSteps, clip_cost, write_incomplete_receipt, write_receipt
@@ -118,7 +118,7 @@ class SimulatedRunner:
         order, worker = self._orders[number], self._worker(number)
         if outcome is None:
             self._forget(number)
-            return [TrainingEnded(order=number, trial=order.trial, step=step - 1).to_note()]
+            return [TrainingEnd(order=number, trial=order.trial, step=step - 1).to_note()]
         if outcome.failure:
             self._forget(number)
             broken = write_incomplete_receipt(

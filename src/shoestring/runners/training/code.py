@@ -100,7 +100,7 @@ class StepResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-class Ended(Exception):
+class EndOfTraining(Exception):
     """The training code ended before the ordered step."""
 
 
@@ -152,7 +152,7 @@ class Live:
         self._save: Callable[[Path], Any] | None = None
 
     def advance(self, config: Config, until: int, validate: bool) -> StepResult:
-        """Train one more step and return its result; raise Ended, or whatever the training code raises."""
+        """Train one more step and return its result; raise EndOfTraining, or whatever the training code raises."""
         context = self._context
         context.config.clear()  # type: ignore[attr-defined]
         context.config.update(config)  # type: ignore[attr-defined]  # the same dict that the training code has
@@ -187,7 +187,7 @@ class Live:
         try:
             return next(self._iterator)
         except StopIteration:
-            raise Ended from None
+            raise EndOfTraining from None
 
     def _step_trainer(self, began: float, validate: bool) -> StepResult:
         if self._trainer is None:

@@ -24,10 +24,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shoestring.core.ledger.entries import Entry, Lost, Note, Opened, Order, Receipt
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.failures import FailureLimit, describe_failure
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import OrderAssigned, OrderReleased
+from shoestring.core.ledger.notes import OrderAssigned, OrderRelease
 from shoestring.core.values.checks import check_whole, is_finite
 from shoestring.core.values.text import printable
 from shoestring.errors import Conflict, StudyError
@@ -43,7 +43,7 @@ _BATCH_LIMIT_S = 0.05  # a batch starts no further request after this time, so t
 _RETRY_AFTER_S = 1.0  # when a worker that got no order may ask again
 
 
-class OrderClosed(StudyError):
+class OrderNotOpen(StudyError):
     """The order is not open any more; its worker must ask for another one."""
 
 
@@ -59,7 +59,7 @@ class WorkerOrders:
 class WorkerOrdersView:
     """The view that computes `WorkerOrders`."""
 
-    def start(self, opened: Opened) -> WorkerOrders:
+    def start(self, definition: StudyDefinition) -> WorkerOrders:
         return WorkerOrders()
 
     def absorb(self, orders: WorkerOrders, entry: Entry) -> WorkerOrders:
@@ -181,7 +181,7 @@ class ServeSession:
         worker = self._workers().get(number, "")
         if resumable_step < before:
             why = f"{worker or 'a worker'} cannot continue from step {before}"
-            self._add(Lost(trial=trial, resumable_step=resumable_step, why=why, worker=worker))
+            self._add(StateLoss(trial=trial, resumable_step=resumable_step, why=why, worker=worker))
         self._record_contact(number)
         return self._order_facts(number)
 
@@ -222,9 +222,9 @@ class ServeSession:
             )
         return [next_receipt(ledger, ledger.orders[number], replace(report, worker=self._workers().get(number, "")))]
 
-    def _give_up_silent_workers(self) -> list[Lost | Note]:
+    def _give_up_silent_workers(self) -> list[StateLoss | Note]:
         """Return the entries that close the orders of workers that have sent nothing for too long."""
-        entries: list[Lost | Note] = []
+        entries: list[StateLoss | Note] = []
         now = time.time()
         for number, worker in self._workers_of_open_orders().items():
             contact = self._contacts.setdefault(number, LastContact(now))
@@ -236,9 +236,9 @@ class ServeSession:
             seconds = contact.worked_s + min(silent_s, self.heartbeat_s)
             step = min(trial.saved_step, trial.resumable_step)
             entries.append(
-                Lost(trial=trial.number, resumable_step=step, seconds=seconds, why=why, death=True, worker=worker)
+                StateLoss(trial=trial.number, resumable_step=step, seconds=seconds, why=why, death=True, worker=worker)
             )
-            entries.append(OrderReleased(order=number, why=why).to_note())
+            entries.append(OrderRelease(order=number, why=why).to_note())
         return entries
 
     def _heartbeat_after(self, entries: Sequence[Entry]) -> Heartbeat:
@@ -314,7 +314,7 @@ def _require_worker_name(worker: Any) -> None:
 
 def _require_open(ledger: Ledger, number: int) -> None:
     if number not in ledger.open_orders:
-        raise OrderClosed(
+        raise OrderNotOpen(
             f"order {number} is not open any more: its last step was reported, or it was given up; ask again"
         )
     if not ledger.orders[number].is_external:

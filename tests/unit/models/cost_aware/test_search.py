@@ -53,7 +53,7 @@ def surface(seed: int, scale: float = 1.0) -> Surface:
     def log_cost(points: Points) -> Any:
         return np.log(scale) + points.cube @ weights + 0.5 * np.sin(3.0 * points.cube[:, 0])
 
-    return Surface(encoding, gp, float(gp.fitted().min()), log_cost)
+    return Surface(encoding, gp, float(gp.predict_observed().min()), log_cost)
 
 
 def pool(seed: int, count: int = 60) -> Points:

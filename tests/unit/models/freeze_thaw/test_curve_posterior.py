@@ -33,7 +33,7 @@ class Problem:
 
     @property
     def posterior(self) -> FreezeThawPosterior:
-        return FreezeThawPosterior.given(self.curves, self.parameters, self.arm_kernel)
+        return FreezeThawPosterior.from_curves(self.curves, self.parameters, self.arm_kernel)
 
 
 class Dense:
@@ -259,14 +259,16 @@ def test_gaps_that_all_arms_share_need_no_second_factor() -> None:
 def test_every_curve_begins_at_the_common_start() -> None:
     parameters = CurveParameters(1.5, 5.0, 10.0, 1e-4, 1.0, 0.0)
     losses = np.array([[1.5, NAN, NAN], [NAN, NAN, NAN]])
-    mean, cov = FreezeThawPosterior.given(Curves.of(losses, start=3.0), parameters).predict_joint([0, 1], [0.0, 0.0])
+    mean, cov = FreezeThawPosterior.from_curves(Curves.of(losses, start=3.0), parameters).predict_joint(
+        [0, 1], [0.0, 0.0]
+    )
     np.testing.assert_allclose(mean, [3.0, 3.0], rtol=1e-6)
     assert (np.diag(cov) < 1e-6).all()
 
 
 def test_the_common_start_does_not_change_the_asymptotes() -> None:
     parameters, kernel = CurveParameters(1.5, 5.0, 10.0, 1e-4, 1.0, 0.5), np.full((3, 3), 0.9) + 0.1 * np.eye(3)
-    posterior = FreezeThawPosterior.given(Curves.of(np.full((3, 4), NAN), start=30.0), parameters, kernel)
+    posterior = FreezeThawPosterior.from_curves(Curves.of(np.full((3, 4), NAN), start=30.0), parameters, kernel)
     np.testing.assert_allclose(posterior.asymptote_mean, 0.5)
     assert posterior.asymptote_cov is not None
     np.testing.assert_allclose(posterior.asymptote_cov, kernel)
@@ -275,7 +277,7 @@ def test_the_common_start_does_not_change_the_asymptotes() -> None:
 def test_curves_without_noise_are_interpolated() -> None:
     steps = np.arange(1.0, 61.0)
     losses = np.where(steps <= 40, 0.3 + 2.0 / (1.0 + steps), NAN)[None, :]
-    posterior = FreezeThawPosterior.given(Curves.of(losses), CurveParameters(1.0, 1.0, 4.0, 0.0, 1.0, 0.0))
+    posterior = FreezeThawPosterior.from_curves(Curves.of(losses), CurveParameters(1.0, 1.0, 4.0, 0.0, 1.0, 0.0))
     mean, cov = posterior.predict_joint([0] * 40, steps[:40].tolist())
     np.testing.assert_allclose(mean, losses[0, :40], atol=1e-3)
     assert (np.diag(cov) >= MIN_VARIANCE).all()
@@ -288,7 +290,7 @@ def test_curves_without_noise_are_interpolated() -> None:
 def test_without_losses_the_posterior_is_the_prior(arm_kernel: Floats | None) -> None:
     parameters = CurveParameters(1.5, 5.0, 2.0, 0.1, 0.7, 0.4)
     curves = Curves.of(np.full((3, 4), NAN))
-    posterior = FreezeThawPosterior.given(curves, parameters, arm_kernel)
+    posterior = FreezeThawPosterior.from_curves(curves, parameters, arm_kernel)
     assert likelihood_of(curves, parameters, arm_kernel) == 0.0
     mean, variance = posterior.predict()
     np.testing.assert_array_equal(mean, np.full((3, 4), 0.4))
@@ -298,7 +300,7 @@ def test_without_losses_the_posterior_is_the_prior(arm_kernel: Floats | None) ->
 
 def test_identical_arms_have_the_same_asymptote() -> None:
     losses = np.array([[1.0, 0.9, 0.8, NAN], [NAN] * 4])
-    posterior = FreezeThawPosterior.given(
+    posterior = FreezeThawPosterior.from_curves(
         Curves.of(losses), CurveParameters(1.0, 2.0, 1.0, 0.01, 1.0, 0.0), np.ones((2, 2))
     )
     assert posterior.asymptote_mean[0] == pytest.approx(posterior.asymptote_mean[1], rel=1e-12)
@@ -307,7 +309,9 @@ def test_identical_arms_have_the_same_asymptote() -> None:
 
 def test_constant_curves_are_expected_to_stay() -> None:
     losses = np.where(np.arange(30) < 25, 0.5, NAN)[None, :]
-    mean, _ = FreezeThawPosterior.given(Curves.of(losses), CurveParameters(1.0, 1.0, 1.0, 1e-4, 1.0, 0.5)).predict()
+    mean, _ = FreezeThawPosterior.from_curves(
+        Curves.of(losses), CurveParameters(1.0, 1.0, 1.0, 1e-4, 1.0, 0.5)
+    ).predict()
     np.testing.assert_allclose(mean[0, 25:], 0.5, rtol=1e-12)
 
 
@@ -334,4 +338,4 @@ def test_invalid_arguments_raise_errors(make: Any, message: str) -> None:
 
 def small_posterior(arm_kernel: Floats | None = None) -> FreezeThawPosterior:
     curves = Curves.of(np.array([[1.0, 0.5], [1.0, NAN]]))
-    return FreezeThawPosterior.given(curves, CurveParameters(1.0, 1.0, 1.0, 0.1, 1.0, 0.0), arm_kernel)
+    return FreezeThawPosterior.from_curves(curves, CurveParameters(1.0, 1.0, 1.0, 0.1, 1.0, 0.0), arm_kernel)

@@ -87,7 +87,7 @@ def test_a_fall_that_all_curves_share_is_found() -> None:
     curves = Curves.of(losses)
     posterior = LogPosterior(curves, CurvePrior.of(curves, falling=True))
     samples = sample_parameters(posterior, np.random.default_rng(1), n_samples=20, burn_in=30)
-    ends = [FreezeThawPosterior.given(curves, p).predict()[0][:, -1] for p in samples]
+    ends = [FreezeThawPosterior.from_curves(curves, p).predict()[0][:, -1] for p in samples]
     unseen = np.mean(ends, axis=0)[12]
     assert unseen < np.nanmean(losses[:, 0]) - 1.5  # also for a curve without losses
     assert find_most_probable(posterior, pack(samples[-1]).tolist()).drop > 1.0

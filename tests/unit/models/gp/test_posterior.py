@@ -66,7 +66,7 @@ def test_predictions_are_the_textbook_formulas(mean: Mean, standardise: bool) ->
     joint_mean, joint_cov = gp.predict_joint(x_new)
     np.testing.assert_allclose(joint_mean, want_mean, rtol=1e-11)
     np.testing.assert_allclose(joint_cov, want_cov, rtol=1e-9, atol=1e-12 * size)
-    np.testing.assert_allclose(gp.fitted(), gp.predict(x)[0], rtol=1e-11)
+    np.testing.assert_allclose(gp.predict_observed(), gp.predict(x)[0], rtol=1e-11)
 
 
 def test_the_mean_alone_is_the_mean() -> None:
@@ -233,7 +233,7 @@ def test_degenerate_data_give_finite_predictions(name: str, log_noise: float | N
     assert np.all(np.isfinite(gp.theta))
     x_new = np.vstack([data(20, seed=1)[0], x, np.full((1, 3), 1e3)])
     mean, variance, d_mean, d_variance = gp.predict_with_gradient(x_new)
-    for result in (mean, variance, d_mean, d_variance, gp.predict_joint(x_new)[1], gp.fitted()):
+    for result in (mean, variance, d_mean, d_variance, gp.predict_joint(x_new)[1], gp.predict_observed()):
         assert np.all(np.isfinite(result))
     assert np.all(variance > 0.0)
     assert np.all(np.isfinite(gp.append(x[0], float(y[0])).predict(x_new)[1]))

@@ -10,7 +10,7 @@ import pytest
 
 from shoestring import policies
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Cost, Note
+from shoestring.core.ledger.entries import Amendment, Cost, Note
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
@@ -21,7 +21,7 @@ from shoestring.policies.boil.run_curves import read_finished_runs
 from shoestring.policies.boil.score_model import ScoreModel, fit_score_model
 from shoestring.policies.config_table import ConfigsView
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import make_opening, simulate, watch
+from shoestring.testing.policies import make_definition, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 FULL: dict[str, Any] = {"lengths": "full", "augmentation": "none"}
@@ -49,7 +49,7 @@ class Collapsing:
 
 
 def run_study(policy: BOIL, budget: str = "150 epochs", hill: Hill | None = None, **settings: Any) -> Ledger:
-    start = make_opening(policy, space=SQUARE, budget=budget, max_steps=20, direction="max", **settings)
+    start = make_definition(policy, space=SQUARE, budget=budget, max_steps=20, direction="max", **settings)
     return simulate(watch(policy), hill or Hill(), start).ledger
 
 
@@ -76,7 +76,7 @@ def test_the_best_run_is_found_and_trained_in_full() -> None:
 def test_runs_are_short_if_longer_training_is_worse() -> None:
     """Rewards collapse after step 6. Only prefixes show it, since the initial runs are all full."""
     policy = BOIL(candidates=300, score="average")
-    start = make_opening(policy, space=SQUARE, budget="150 epochs", max_steps=20, direction="max")
+    start = make_definition(policy, space=SQUARE, budget="150 epochs", max_steps=20, direction="max")
     ledger = simulate(watch(policy), Collapsing(), start).ledger
     goals = [order.memo["goal"][0] for order in ledger.orders if order.why["phase"] == "chosen"]
     assert np.median(goals) <= 10
@@ -86,10 +86,10 @@ def test_the_cost_to_finish_the_recommended_run_is_reserved() -> None:
     """15 epochs are left, and the best run needs 4 more: a run of 20 must not start before."""
     begun = [[0, {"x": 0.0, "y": 0.1}, 20], [1, {"x": 0.3, "y": 0.7}, 16], [2, {"x": 0.9, "y": 0.2}, 20]]
     other = policies.make("replay_fixed", {"orders": begun})
-    start = make_opening(other, space=SQUARE, budget="56 epochs", max_steps=20, direction="max")
+    start = make_definition(other, space=SQUARE, budget="56 epochs", max_steps=20, direction="max")
     entries = simulate(other, Hill(), start).ledger.entries()
     policy = BOIL(candidates=300)
-    change = Amended(policy=policy.name, settings=policies.settings_of(policy), budget=Budget("71 epochs"))
+    change = Amendment(policy=policy.name, settings=policies.settings_of(policy), budget=Budget("71 epochs"))
     ledger = simulate(watch(policy), Hill(), *entries, change).ledger
     order = ledger.orders[3]
     assert (order.trial, order.until, order.why["phase"], order.why["at"]) == (1, 20, "recommended", 16)
@@ -98,8 +98,8 @@ def test_the_cost_to_finish_the_recommended_run_is_reserved() -> None:
 
 def test_unfinished_runs_continue_when_every_config_was_tried() -> None:
     policy = BOIL(score="average")
-    rows = Space.listed([{"x": x / 2, "y": y / 2} for x in range(3) for y in range(3)])
-    start = make_opening(policy, space=rows, budget="500 epochs", max_steps=20, direction="max")
+    rows = Space.from_configs([{"x": x / 2, "y": y / 2} for x in range(3) for y in range(3)])
+    start = make_definition(policy, space=rows, budget="500 epochs", max_steps=20, direction="max")
     outcome = simulate(watch(policy), Collapsing(), start)
     assert outcome.reason == "policy"
     assert [trial.steps for trial in outcome.ledger.trials] == [20] * 9
@@ -248,7 +248,7 @@ def test_fits_are_due_after_numbers_of_runs() -> None:
 def test_a_run_that_the_budget_limit_interrupted_is_finished_first() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     ledger = run_study(policy, budget="30 epochs")
-    more = simulate(watch(policy), Hill(), *ledger.entries(), Amended(budget=Budget("60 epochs"))).ledger
+    more = simulate(watch(policy), Hill(), *ledger.entries(), Amendment(budget=Budget("60 epochs"))).ledger
     order = more.orders[len(ledger.orders)]
     assert (order.trial, order.until, order.why["phase"]) == (1, 20, "interrupted")
 
@@ -256,7 +256,7 @@ def test_a_run_that_the_budget_limit_interrupted_is_finished_first() -> None:
 def test_queued_configs_are_trained_in_full() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     mine = {"x": 0.5, "y": 0.25}
-    start = make_opening(policy, space=SQUARE, budget="40 epochs", max_steps=20, direction="max")
+    start = make_definition(policy, space=SQUARE, budget="40 epochs", max_steps=20, direction="max")
     ledger = simulate(policy, Hill(), start, Note(topic="enqueue", facts={"config": mine})).ledger
     assert (dict(ledger.orders[0].config), ledger.orders[0].until) == (mine, 20)
 

@@ -16,7 +16,7 @@ from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
 from shoestring.core.values.arrays import Floats
-from shoestring.models.boil.process import fit, product_kernel
+from shoestring.models.boil.score_process import fit, product_kernel
 from shoestring.models.gp.posterior import condition
 from shoestring.policies.boil import prefixes as prefixes_module
 from shoestring.policies.boil import score_model as model_module
@@ -24,7 +24,7 @@ from shoestring.policies.boil.boil import BOIL
 from shoestring.policies.boil.prefixes import Prefixes, PrefixRule, model_rows
 from shoestring.policies.boil.run_curves import CurveRun
 from shoestring.runners.runner import write_receipt
-from shoestring.testing.policies import make_opening
+from shoestring.testing.policies import make_definition
 
 STEPS = 12
 
@@ -32,7 +32,7 @@ STEPS = 12
 def make_study(policy: BOIL, trials: int, *, dims: int = 2, seed: int = 0, sharpness: float = 4.0) -> Ledger:
     """Return a study with runs of different lengths at random places; rewards rise to a height that is largest at 0.6."""
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(dims)})
-    start = make_opening(policy, space=space, budget="1000000 s", max_steps=STEPS, direction="max", seed=seed)
+    start = make_definition(policy, space=space, budget="1000000 s", max_steps=STEPS, direction="max", seed=seed)
     ledger, rng = Ledger([start]), np.random.default_rng(seed)
     for number in range(trials):
         u, until = rng.random(dims), int(rng.integers(4, STEPS + 1))

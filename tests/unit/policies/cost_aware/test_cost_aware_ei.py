@@ -14,7 +14,7 @@ import pytest
 from shoestring import policies
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Amended, Cost, Note, Opened, Order
+from shoestring.core.ledger.entries import Amendment, Cost, Note, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice, Float, Int
@@ -26,7 +26,7 @@ from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
 from shoestring.policies.cost_aware.trial_costs import transfer_costs
 from shoestring.runners.runner import write_receipt
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 SPACE = Space({"x": Float(0.0, 1.0), "rounds": Int(1, 256, log=True), "kind": Choice(["a", "b"])})
 SMALL = CostAwareEI(initial_trials=2, candidates=40)
@@ -49,12 +49,15 @@ class FormulaCurves:
 
 def study(policy: CostAwareEI, source: FormulaCurves | None = None, **options: Any) -> Ledger:
     chosen: dict[str, Any] = {"space": SPACE, "budget": "25 epochs", "max_steps": 1} | options
-    return simulate(policy, source or FormulaCurves(), make_opening(policy, **chosen)).ledger
+    return simulate(policy, source or FormulaCurves(), make_definition(policy, **chosen)).ledger
 
 
 def train_trials(policy: CostAwareEI, trials: int, source: FormulaCurves | None = None) -> Ledger:
     """Return a study with much budget after so many trials of one step."""
-    ledger, source = Ledger([make_opening(policy, space=SPACE, budget="1000s", max_steps=1)]), source or FormulaCurves()
+    ledger, source = (
+        Ledger([make_definition(policy, space=SPACE, budget="1000s", max_steps=1)]),
+        source or FormulaCurves(),
+    )
     for _ in range(trials):
         decision = policy.decide(ledger, ledger.decision_rng())
         assert isinstance(decision, Train)
@@ -151,7 +154,7 @@ def test_configs_that_are_too_expensive_are_no_candidates() -> None:
     policy = replace(SMALL, acquisition="ei", initial_trials=6)
     ledger = train_trials(policy, 8)
     with_budget = policy.decide(ledger, ledger.decision_rng())
-    almost_spent = ledger.append(Amended(budget=Budget(f"{ledger.spent + 0.5}s")))
+    almost_spent = ledger.append(Amendment(budget=Budget(f"{ledger.spent + 0.5}s")))
     tight = policy.decide(almost_spent, almost_spent.decision_rng())
     assert isinstance(with_budget, Train)
     assert isinstance(tight, Train)
@@ -181,7 +184,9 @@ def test_every_config_is_new_even_if_all_trials_fail() -> None:
     policy = replace(SMALL, cost_model="gp")
     mine = [Note(topic="enqueue", facts={"config": {"x": 0.1, "rounds": 9, "kind": "a"}})]
     source = FormulaCurves(fails=lambda config: config["x"] != 0.1)
-    ledger = simulate(policy, source, make_opening(policy, space=SPACE, budget="10 epochs", max_steps=1), *mine).ledger
+    ledger = simulate(
+        policy, source, make_definition(policy, space=SPACE, budget="10 epochs", max_steps=1), *mine
+    ).ledger
     assert len({SPACE.key(trial.config) for trial in ledger.trials}) == len(ledger.trials) == 10
 
 
@@ -212,7 +217,7 @@ def test_a_trial_under_way_counts_as_predicted() -> None:
 
 def test_all_rows_of_a_table_are_scored_and_none_is_trained_twice() -> None:
     rows = [{"x": round(0.05 * i, 2), "rounds": 2 ** (i % 8), "kind": "ab"[i % 2]} for i in range(21)]
-    space = Space.listed(rows)
+    space = Space.from_configs(rows)
     ledger = study(SMALL, space=space, budget="100 epochs")
     assert sorted(space.row_number(trial.config) or 0 for trial in ledger.trials) == list(range(21))
     scored = SMALL.score_candidates(cut_after(ledger, 5), np.random.default_rng(0))
@@ -223,7 +228,7 @@ def test_all_rows_of_a_table_are_scored_and_none_is_trained_twice() -> None:
 def test_a_trial_that_the_budget_limit_interrupted_is_completed_first() -> None:
     spent = study(SMALL, budget="14 epochs", max_steps=4)
     assert spent.trials[-1].steps == 2
-    more = spent.append(Amended(budget=Budget("40 epochs")))
+    more = spent.append(Amendment(budget=Budget("40 epochs")))
     decision = SMALL.decide(more, more.decision_rng())
     assert isinstance(decision, Train)
     assert (decision.trial, decision.until) == (3, 4)
@@ -232,9 +237,13 @@ def test_a_trial_that_the_budget_limit_interrupted_is_completed_first() -> None:
 
 def test_trials_that_another_policy_stopped_are_not_completed() -> None:
     other = policies.make("asha")
-    begun = simulate(other, FormulaCurves(), make_opening(other, space=SPACE, budget="40 epochs", max_steps=9)).ledger
+    begun = simulate(
+        other, FormulaCurves(), make_definition(other, space=SPACE, budget="40 epochs", max_steps=9)
+    ).ledger
     assert any(0 < trial.steps < 9 for trial in begun.trials)
-    amended = begun.append(Amended(budget=Budget("80 epochs"), policy=SMALL.name, settings=policies.settings_of(SMALL)))
+    amended = begun.append(
+        Amendment(budget=Budget("80 epochs"), policy=SMALL.name, settings=policies.settings_of(SMALL))
+    )
     decision = SMALL.decide(amended, amended.decision_rng())
     assert isinstance(decision, Train)
     assert decision.trial == len(amended.trials)
@@ -353,14 +362,14 @@ def test_refits_are_due_by_results_and_kept_in_the_memo() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"acquisition": "ce"}, "acquisition='ce'.*Did you mean 'cei'"),
-        ({"cost_model": "lv4"}, "cost_model='lv4'.*Did you mean"),
+        ({"acquisition": "ce"}, r"acquisition='ce'.*'cei'\?"),
+        ({"cost_model": "lv4"}, r"cost_model='lv4'.*'lv\d'\?"),
         ({"initial_design": "costly"}, "initial_design='costly'"),
-        ({"slack": 1.5}, "slack=1.5.*from 0 to 1.*Try 0.5"),
+        ({"slack": 1.5}, r"slack=1\.5.* 0\.5"),
         ({"slack": math.nan}, "slack=nan"),
-        ({"cost_exponent": -1}, "cost_exponent=-1.*>= 0.*Try 0.2"),
-        ({"initial_trials": 0}, "initial_trials=0.*integer >= 1.*Try 5"),
-        ({"candidates": 2.5}, "candidates=2.5.*integer"),
+        ({"cost_exponent": -1}, r"cost_exponent=-1.*>= 0.* 0\.2"),
+        ({"initial_trials": 0}, "initial_trials=0.*>= 1.* 5"),
+        ({"candidates": 2.5}, r"candidates=2\.5"),
         ({"cost_features": "rounds"}, r"cost_features='rounds'.*write \['rounds'\]"),
         ({"cost_model": "transfer"}, "cost_model='transfer'.*Give both or neither"),
         ({"transferred": {"weights": [1.0]}}, "go together"),
@@ -372,7 +381,7 @@ def test_settings_out_of_range_are_errors(settings: dict[str, Any], message: str
 
 
 def test_an_order_equals_its_decision() -> None:
-    start = Ledger([Opened(space=SPACE, budget=Budget("9 epochs"), policy=SMALL.name, settings={}, seed=3)])
+    start = Ledger([StudyDefinition(space=SPACE, budget=Budget("9 epochs"), policy=SMALL.name, settings={}, seed=3)])
     decision = SMALL.decide(start, start.decision_rng())
     assert isinstance(decision, Train)
     assert isinstance(place_order(start, decision), Order)

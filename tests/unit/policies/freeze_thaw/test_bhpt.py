@@ -15,7 +15,7 @@ from thoroughness import examples
 
 from shoestring import policies
 from shoestring.core.deciding.decision import Train
-from shoestring.core.ledger.entries import Cost, Note, Opened, Receipt
+from shoestring.core.ledger.entries import Cost, Note, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.encoding import Encoding
@@ -26,12 +26,12 @@ from shoestring.policies.freeze_thaw.arm_table import ArmsView, compute_limits, 
 from shoestring.policies.freeze_thaw.bhpt import BHPT
 from shoestring.policies.freeze_thaw.curve_policy import CurvePolicy
 from shoestring.testing.curves import ListedCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 GIVEN = [1.0, 5.0, 1.0, 0.01, 1.0, 0.0]
 SETTLING = [1.0, 1.0, 1.0, 1e-4, 1.0, 0.0]
 FALLING = {"a": [0.9, 0.7, 0.6, 0.55, 0.52], "b": [0.8, 0.75, 0.73, 0.72, 0.71], "c": [0.95, 0.8, 0.5, 0.35, 0.28]}
-NAMED = Space.listed([{"name": name} for name in FALLING])
+NAMED = Space.from_configs([{"name": name} for name in FALLING])
 
 
 def train(ledger: Ledger, trial: int, losses: Sequence[float], seconds: float = 1.0) -> Ledger:
@@ -53,14 +53,14 @@ def decide(policy: BHPT, ledger: Ledger) -> Train:
 
 
 def open_study(policy: BHPT, **study: Any) -> Ledger:
-    return Ledger([make_opening(policy, space=NAMED, max_steps=5, **study)])
+    return Ledger([make_definition(policy, space=NAMED, max_steps=5, **study)])
 
 
 # arms ----------------------------------------------------------------------------------------------------------------
 
 
 def arms_of(space: Space, count: int | None, seed: int = 0) -> list[str]:
-    start: Opened = make_opening(BHPT(), space=space, seed=seed)
+    start: StudyDefinition = make_definition(BHPT(), space=space, seed=seed)
     return [space.key(config) for config in Ledger([start]).view(ArmsView(count)).configs]
 
 
@@ -85,7 +85,7 @@ def test_a_queued_configuration_becomes_an_arm() -> None:
     space = Space({"lr": Float(0.0, 1.0)})
     policy = BHPT(arms=3, parameters=GIVEN)
     queued = Note(topic="enqueue", facts={"config": {"lr": 0.123}})
-    ledger = Ledger([make_opening(policy, space=space, budget="8 epochs", max_steps=2), queued])
+    ledger = Ledger([make_definition(policy, space=space, budget="8 epochs", max_steps=2), queued])
     first = decide(policy, ledger)
     assert first.config == {"lr": 0.123}
     assert first.why["queued"] is True
@@ -178,7 +178,7 @@ def test_it_commits_to_the_best_arm_near_the_end_of_the_budget() -> None:
 def test_greedy_always_chooses_the_arm_expected_to_be_best() -> None:
     policy = BHPT(parameters=GIVEN, eps=1.0)
     ledger = simulate(
-        policy, ListedCurves(FALLING), make_opening(policy, space=NAMED, budget="12 epochs", max_steps=5)
+        policy, ListedCurves(FALLING), make_definition(policy, space=NAMED, budget="12 epochs", max_steps=5)
     ).ledger
     assert all(order.why["arm"] == order.why["c_hat"] for order in ledger.orders)
 
@@ -192,8 +192,8 @@ def test_permuting_the_arms_does_not_change_the_chosen_arm(order: list[int], see
     policy = BHPT(parameters=GIVEN, lengthscale=0.5 if correlated else None)
 
     def answer(rows: list[int]) -> float:
-        space = Space.listed([{"x": float(x[row])} for row in rows])
-        ledger = Ledger([make_opening(policy, space=space, budget="30 epochs", max_steps=9)])
+        space = Space.from_configs([{"x": float(x[row])} for row in rows])
+        ledger = Ledger([make_definition(policy, space=space, budget="30 epochs", max_steps=9)])
         for trial, row in enumerate(
             rows
         ):  # different lengths: arms with equal variance tie, and then the first is chosen
@@ -214,8 +214,8 @@ def test_why_is_in_the_units_of_the_values() -> None:
     up = {name: [-v for v in curve] for name, curve in FALLING.items()}
     policy = BHPT(parameters=GIVEN)
     study: dict[str, Any] = {"space": NAMED, "budget": "9 epochs", "max_steps": 5}
-    down = simulate(policy, ListedCurves(FALLING), make_opening(policy, **study)).ledger.orders
-    mirrored = simulate(policy, ListedCurves(up), make_opening(policy, direction="max", **study)).ledger.orders
+    down = simulate(policy, ListedCurves(FALLING), make_definition(policy, **study)).ledger.orders
+    mirrored = simulate(policy, ListedCurves(up), make_definition(policy, direction="max", **study)).ledger.orders
     for a, b in zip(down, mirrored, strict=True):
         assert a.why["mu"] == pytest.approx(-b.why["mu"])  # type: ignore[operator]
         assert a.why["sigma"] == pytest.approx(b.why["sigma"])
@@ -226,7 +226,7 @@ def test_a_diverged_loss_does_not_change_the_scale_much() -> None:
     curves = {**FALLING, "b": [0.8, math.nan]}
     policy = BHPT(samples=2)
     ledger = simulate(
-        policy, ListedCurves(curves), make_opening(policy, space=NAMED, budget="12 epochs", max_steps=5)
+        policy, ListedCurves(curves), make_definition(policy, space=NAMED, budget="12 epochs", max_steps=5)
     ).ledger
     assert any(trial.diverged for trial in ledger.trials)
     assert all(math.isfinite(float(o.why["mu"])) and abs(float(o.why["mu"])) < 5.0 for o in ledger.orders)  # type: ignore[arg-type]
@@ -243,8 +243,8 @@ def test_a_diverged_loss_does_not_change_the_scale_much() -> None:
 def test_parameters_are_updated_by_receipts(settings: dict[str, Any]) -> None:
     policy = policies.make("bhpt", {"samples": 2, **settings})
     curves = {f"arm {i}": [1.0 / (i + s) for s in range(1, 21)] for i in range(4)}
-    space = Space.listed([{"name": name} for name in curves])
-    start = make_opening(policy, space=space, budget="70 epochs", max_steps=20, workers=2)
+    space = Space.from_configs([{"name": name} for name in curves])
+    start = make_definition(policy, space=space, budget="70 epochs", max_steps=20, workers=2)
     ledger = simulate(policy, ListedCurves(curves), start).ledger
     due = [order.memo.get("receipts", [0.0])[0] for order in ledger.orders]
     assert due == sorted(due)
@@ -257,10 +257,10 @@ def test_parameters_are_updated_by_receipts(settings: dict[str, Any]) -> None:
 
 def test_a_single_sample_is_new_for_every_receipt() -> None:
     curves = {f"arm {i}": [1.0 / (i + s) for s in range(1, 21)] for i in range(4)}
-    space = Space.listed([{"name": name} for name in curves])
+    space = Space.from_configs([{"name": name} for name in curves])
     orders = {}
     for policy in (BHPT(), BHPT(printed=True)):
-        start = make_opening(policy, space=space, budget="70 epochs", max_steps=20)
+        start = make_definition(policy, space=space, budget="70 epochs", max_steps=20)
         orders[policy.printed] = simulate(policy, ListedCurves(curves), start).ledger.orders
     drawn = [tuple(order.memo["theta"]) for order in orders[False]]
     assert {len(theta) for theta in drawn} == {7}
@@ -271,7 +271,7 @@ def test_a_single_sample_is_new_for_every_receipt() -> None:
 
 
 def test_a_memo_of_other_settings_starts_a_new_chain() -> None:
-    curves, start = ListedCurves(FALLING), make_opening(BHPT(), space=NAMED, budget="12 epochs", max_steps=5)
+    curves, start = ListedCurves(FALLING), make_definition(BHPT(), space=NAMED, budget="12 epochs", max_steps=5)
     ledger = simulate(BHPT(printed=True), curves, start).ledger
     decision = BHPT().decide(ledger.fork(len(ledger) - 4), np.random.default_rng(0))
     assert isinstance(decision, Train)
@@ -288,11 +288,11 @@ def test_the_number_of_arms_is_limited_by_the_steps_of_the_budget(
 ) -> None:
     """All curves are alike, so every new arm looks as good as the trained ones."""
     curves = {f"arm {i}": [1.0] * 9 for i in range(20)}
-    space = Space.listed([{"name": name} for name in curves])
+    space = Space.from_configs([{"name": name} for name in curves])
     given = [*GIVEN, 1.0]
     limited = BHPT(parameters=given, commit=False, steps_per_arm=steps_per_arm)
     unit = "s" if in_seconds else "epochs"
-    start = make_opening(limited, space=space, budget=f"{budget} {unit}", max_steps=9)
+    start = make_definition(limited, space=space, budget=f"{budget} {unit}", max_steps=9)
     ledger = simulate(limited, ListedCurves(curves), start).ledger
     # in seconds the price is known only after the first step
     most = max(1 + in_seconds, int(budget / steps_per_arm), -(-budget // 9))
@@ -303,10 +303,10 @@ def test_the_number_of_arms_is_limited_by_the_steps_of_the_budget(
 
 def test_the_printed_method_has_no_limit_on_arms() -> None:
     curves = {f"arm {i}": [1.0 - 0.01 * i] * 9 for i in range(20)}
-    space = Space.listed([{"name": name} for name in curves])
+    space = Space.from_configs([{"name": name} for name in curves])
     started = {}
     for policy in (BHPT(parameters=GIVEN), BHPT(parameters=GIVEN, printed=True)):
-        start = make_opening(policy, space=space, budget="24 epochs", max_steps=9)
+        start = make_definition(policy, space=space, budget="24 epochs", max_steps=9)
         started[policy.printed] = len(simulate(policy, ListedCurves(curves), start).ledger.trials)
     assert started == {False: 6, True: 20}
 
@@ -336,7 +336,7 @@ def test_the_seventh_parameter_is_the_fall() -> None:
 def test_with_falling_curves_every_order_is_committed() -> None:
     ledger = {}
     for policy in (BHPT(), BHPT(printed=True)):
-        start = make_opening(policy, space=NAMED, budget="5 epochs", max_steps=5)
+        start = make_definition(policy, space=NAMED, budget="5 epochs", max_steps=5)
         ledger[policy.printed] = simulate(policy, ListedCurves(FALLING), start).ledger
     assert all(order.why["committed"] for order in ledger[False].orders)
     assert not all(order.why["committed"] for order in ledger[True].orders)

@@ -21,14 +21,14 @@ from shoestring.policies.freeze_thaw.bhpt import BHPT
 from shoestring.policies.freeze_thaw.learned import LearnedRule
 from shoestring.policies.thrift.network_input import make_network_input
 from shoestring.testing.curves import DecayingCurves, DivergingCurves, NegatedCurves
-from shoestring.testing.policies import LEARNING_CHECKS, POLICY_CHECKS, Check, list_orders, make_opening, simulate
+from shoestring.testing.policies import LEARNING_CHECKS, POLICY_CHECKS, Check, list_orders, make_definition, simulate
 
 POLICY = BHPT(surrogate="learned", arms=20)
 RULE = LearnedRule(arms=20, eps=None, commit=True)
 
 
 def study(policy: BHPT = POLICY, source: Any = None, **options: Any) -> Ledger:
-    start = make_opening(policy, **{"budget": "40 epochs", "max_steps": 9, **options})
+    start = make_definition(policy, **{"budget": "40 epochs", "max_steps": 9, **options})
     return simulate(policy, source or DecayingCurves(), start).ledger
 
 

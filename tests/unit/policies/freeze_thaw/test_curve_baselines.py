@@ -13,16 +13,16 @@ from shoestring.policies.freeze_thaw.fabolas_epochs import FabolasEpochs
 from shoestring.policies.freeze_thaw.freeze_thaw_bo import FreezeThawBO
 from shoestring.policies.freeze_thaw.rollout import Rollout
 from shoestring.testing.curves import ListedCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 GIVEN = (1.0, 5.0, 1.0, 0.01, 1.0, 0.0)
 CURVES = {f"arm {i}": [0.1 * i + 1.0 / step for step in range(1, 9)] for i in range(6)}
-SPACE = Space.listed([{"name": name} for name in CURVES])
+SPACE = Space.from_configs([{"name": name} for name in CURVES])
 
 
 def study(policy: Any, budget: str = "24 epochs", **more: Any) -> Any:
     return simulate(
-        policy, ListedCurves(CURVES), make_opening(policy, space=SPACE, budget=budget, max_steps=8, **more)
+        policy, ListedCurves(CURVES), make_definition(policy, space=SPACE, budget=budget, max_steps=8, **more)
     ).ledger
 
 
@@ -70,7 +70,7 @@ def test_the_memo_holds_the_fitted_parameters() -> None:
         (FreezeThawBO, {"new": 0}, "no run is ever started"),
         (FreezeThawBO, {"fantasies": 0}, "simulated"),
         (FabolasEpochs, {"lengths": (0.0, 1.0)}, "shares of a full training"),
-        (FabolasEpochs, {"arms": 0}, "arms to choose from"),
+        (FabolasEpochs, {"arms": 0}, r"fabolas_epochs\(arms=0\)"),
     ],
 )
 def test_invalid_settings_raise_errors(kind: Any, setting: dict[str, Any], text: str) -> None:

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended
+from shoestring.core.ledger.entries import Amendment
 from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.halving.asha import ASHA
 from shoestring.policies.halving.brackets import rung_steps
 from shoestring.testing.curves import DecayingCurves, ListedCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 
 def test_rungs() -> None:
@@ -24,9 +24,9 @@ def test_promotions_by_hand() -> None:
     losses = {"a": 0.5, "b": 0.4, "c": 0.3, "d": 0.2}
     curves = {name: [loss, loss, loss, loss] for name, loss in losses.items()}
     policy = ASHA(reduction_factor=2)
-    rows = Space.listed([{"name": name} for name in curves])
+    rows = Space.from_configs([{"name": name} for name in curves])
     ledger = simulate(
-        policy, ListedCurves(curves), make_opening(policy, space=rows, budget="100 epochs", max_steps=4)
+        policy, ListedCurves(curves), make_definition(policy, space=rows, budget="100 epochs", max_steps=4)
     ).ledger
     ordered: list[tuple[str, int]] = []
     steps_of: dict[str, int] = {}
@@ -54,7 +54,7 @@ def test_promotions_by_hand() -> None:
 def test_no_barrier_with_several_workers() -> None:
     policy = ASHA()
     ledger = simulate(
-        policy, DecayingCurves(), make_opening(policy, budget="300 epochs", workers=4, max_steps=27)
+        policy, DecayingCurves(), make_definition(policy, budget="300 epochs", workers=4, max_steps=27)
     ).ledger
     assert max(trial.steps for trial in ledger.trials) == 27
     times = [order.at for order in ledger.orders]
@@ -64,16 +64,16 @@ def test_no_barrier_with_several_workers() -> None:
 
 def test_a_promotion_interrupted_by_the_budget_limit_is_completed_first() -> None:
     policy = ASHA()
-    spent = simulate(policy, DecayingCurves(), make_opening(policy, budget="4 epochs", max_steps=9)).ledger
+    spent = simulate(policy, DecayingCurves(), make_definition(policy, budget="4 epochs", max_steps=9)).ledger
     cut = spent.trials[spent.orders[-1].trial]
     assert cut.steps == 2  # promoted from 1 to 3, but the budget paid for one step only
-    ledger = simulate(policy, DecayingCurves(), *spent.entries(), Amended(budget=Budget("5 epochs"))).ledger
+    ledger = simulate(policy, DecayingCurves(), *spent.entries(), Amendment(budget=Budget("5 epochs"))).ledger
     assert (ledger.orders[-1].trial, ledger.orders[-1].until) == (cut.number, 3)
     assert ledger.orders[-1].why["was"] == "interrupted"
 
 
 def test_settings_out_of_range() -> None:
-    with pytest.raises(PolicyError, match=r"asha\(reduction_factor=1\) must be an integer >= 2"):
+    with pytest.raises(PolicyError, match=r"asha\(reduction_factor=1\)"):
         ASHA(reduction_factor=1)
-    with pytest.raises(PolicyError, match=r"asha\(min_steps=0\) must be an integer >= 1"):
+    with pytest.raises(PolicyError, match=r"asha\(min_steps=0\)"):
         ASHA(min_steps=0)

@@ -10,7 +10,7 @@ import pytest
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision, Wait
 from shoestring.core.deciding.policy import Policy
-from shoestring.core.ledger.entries import Lost, Receipt
+from shoestring.core.ledger.entries import Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.policies.halving import sequential_halving
@@ -18,7 +18,9 @@ from shoestring.policies.halving.brackets import BRACKETS_VIEW
 from shoestring.policies.halving.hyperband import Hyperband, make_brackets
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.testing.curves import DecayingCurves, ParallelCurves
-from shoestring.testing.policies import LISTED, ROUGH_CURVES, make_opening, simulate
+from shoestring.testing.policies import LISTED, ROUGH_CURVES, make_definition, simulate
+
+FINISH_EARLY = "the best trials share the rest of the budget"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def utilisation(ledger: Ledger) -> float:
 def test_no_worker_waits_when_a_table_is_used_up_and_a_trial_can_continue(name: str) -> None:
     policy = RecordsWaits(policies.make(name))
     ledger = simulate(
-        policy, ROUGH_CURVES, make_opening(policy.policy, space=LISTED, budget="60 epochs", workers=5)
+        policy, ROUGH_CURVES, make_definition(policy.policy, space=LISTED, budget="60 epochs", workers=5)
     ).ledger
     assert len(ledger.trials) == 7
     assert policy.n_could_continue  # it waited, while all other trials were being trained
@@ -61,7 +63,7 @@ def test_no_worker_waits_when_a_table_is_used_up_and_a_trial_can_continue(name: 
 def test_hyperband_begins_the_next_bracket_while_one_waits() -> None:
     policy = Hyperband()
     ledger = simulate(
-        policy, DecayingCurves(), make_opening(policy, budget="400 epochs", max_steps=9, workers=12)
+        policy, DecayingCurves(), make_definition(policy, budget="400 epochs", max_steps=9, workers=12)
     ).ledger
     order_places = [(order.why["bracket"], order.why["rung"]) for order in ledger.orders]
     assert order_places.index((1, 0)) < order_places.index((0, 1))  # 12 workers, 9 arms in the first bracket
@@ -78,7 +80,7 @@ def test_hyperband_begins_the_next_bracket_while_one_waits() -> None:
 
 def test_finished_brackets_are_dropped() -> None:
     policy = Hyperband()
-    whole = simulate(policy, ROUGH_CURVES, make_opening(policy, budget="500 epochs", max_steps=9, workers=4)).ledger
+    whole = simulate(policy, ROUGH_CURVES, make_definition(policy, budget="500 epochs", max_steps=9, workers=4)).ledger
     carried, most = Ledger(whole.entries()[:1]), 0
     for entry in whole.entries(1):
         carried = carried.append(entry)
@@ -92,7 +94,7 @@ def test_finished_brackets_are_dropped() -> None:
 def test_a_bracket_continues_after_the_third_death_of_its_last_arm() -> None:
     """The third death closes an order without a receipt, and the bracket must not wait for it."""
     policy = Hyperband()
-    ledger = Ledger([make_opening(policy, max_steps=3, workers=3)])
+    ledger = Ledger([make_definition(policy, max_steps=3, workers=3)])
     rng = ledger.decision_rng()
     for _ in range(3):
         order = place_order(ledger, policy.decide(ledger, rng))  # type: ignore[arg-type]
@@ -101,7 +103,7 @@ def test_a_bracket_continues_after_the_third_death_of_its_last_arm() -> None:
     for number in (0, 1):
         ledger = ledger.append(Receipt(order=number, trial=number, step=1, value=1.0 + number))
     for _ in range(3):
-        ledger = ledger.append(Lost(trial=2, resumable_step=0, why="killed", death=True))
+        ledger = ledger.append(StateLoss(trial=2, resumable_step=0, why="killed", death=True))
     assert not ledger.open_orders
     order = place_order(ledger, policy.decide(ledger, rng))  # type: ignore[arg-type]
     assert order is not None
@@ -110,7 +112,7 @@ def test_a_bracket_continues_after_the_third_death_of_its_last_arm() -> None:
 
 def test_an_arm_certain_to_stay_does_not_wait_for_the_last_arms() -> None:
     policy = SequentialHalving()
-    start = make_opening(policy, budget="400 epochs", max_steps=20, workers=16)
+    start = make_definition(policy, budget="400 epochs", max_steps=20, workers=16)
     ledger = simulate(policy, ParallelCurves(DecayingCurves(spread=4.0)), start).ledger
     early = [order for order in ledger.orders if "ahead" in order.memo]
     assert early
@@ -124,19 +126,19 @@ def test_an_arm_certain_to_stay_does_not_wait_for_the_last_arms() -> None:
 
 def test_a_hundred_workers_stay_busy_and_the_leading_arms_reach_their_end() -> None:
     policy = SequentialHalving()
-    start = make_opening(policy, budget="4000 epochs", max_steps=81, workers=100)
+    start = make_definition(policy, budget="4000 epochs", max_steps=81, workers=100)
     ledger = simulate(policy, DecayingCurves(spread=2.0), start).ledger
     assert utilisation(ledger) > 0.9
     assert ledger.spent == 4000
     best = sorted(ledger.trials, key=lambda trial: trial.best_loss)[:5]
     assert [trial.steps for trial in best] == [81] * 5
     stages = {order.why.get("stage") for order in ledger.orders}
-    assert "a free worker brings the next best back into the race" in stages
+    assert "a free worker resumes the best of the dropped trials" in stages
 
 
 def test_with_budget_for_many_trainings_dropped_arms_catch_up_while_the_round_waits() -> None:
     policy = SequentialHalving()
-    start = make_opening(policy, budget="4000 epochs", max_steps=9, workers=200)
+    start = make_definition(policy, budget="4000 epochs", max_steps=9, workers=200)
     ledger = simulate(policy, DecayingCurves(spread=16.0), start).ledger
     assert utilisation(ledger) > 0.9
     assert ledger.spent == 4000
@@ -149,12 +151,12 @@ def test_a_round_does_not_wait_for_its_last_arms_while_half_the_workers_are_idle
 ) -> None:
     """With a fifth of the many trainings, a tenth of the workers suffices for the test."""
     policy = SequentialHalving()
-    start = make_opening(policy, budget="4000 epochs", max_steps=81, workers=100)
+    start = make_definition(policy, budget="4000 epochs", max_steps=81, workers=100)
     waiting = simulate(policy, DecayingCurves(spread=16.0), start).ledger
     monkeypatch.setattr(sequential_halving, "_MANY_TRAININGS", 20)
     monkeypatch.setattr(sequential_halving, "_MAX_LEADERS", 30)
     ledger = simulate(policy, DecayingCurves(spread=16.0), start).ledger
-    (last,) = [order for order in ledger.orders if order.why.get("stage") == "the best take the rest"]
+    (last,) = [order for order in ledger.orders if order.why.get("stage") == FINISH_EARLY]
     under_way = [order for order in ledger.orders[: last.number] if _ends(ledger, order.number) > last.at]
     assert len(under_way) <= 50
     assert any(order.until < 81 for order in under_way), "some are still at the round's step"
@@ -168,7 +170,7 @@ def _ends(ledger: Ledger, number: int) -> float:
 
 def test_one_worker_never_promotes_early() -> None:
     policy = SequentialHalving()
-    ledger = simulate(policy, ROUGH_CURVES, make_opening(policy, budget="400 epochs", max_steps=20)).ledger
+    ledger = simulate(policy, ROUGH_CURVES, make_definition(policy, budget="400 epochs", max_steps=20)).ledger
     assert not [order for order in ledger.orders if "ahead" in order.memo or "joins" in order.memo]
-    large_budget = simulate(policy, ROUGH_CURVES, make_opening(policy, budget="1500 epochs", max_steps=9)).ledger
-    assert not [o for o in large_budget.orders if "joins" in o.memo or o.why.get("stage") == "the best take the rest"]
+    large_budget = simulate(policy, ROUGH_CURVES, make_definition(policy, budget="1500 epochs", max_steps=9)).ledger
+    assert not [o for o in large_budget.orders if "joins" in o.memo or o.why.get("stage") == FINISH_EARLY]

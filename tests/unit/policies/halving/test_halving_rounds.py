@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from shoestring import policies
-from shoestring.core.ledger.entries import Amended, Order
+from shoestring.core.ledger.entries import Amendment, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.views import BetweenStops
 from shoestring.policies.halving.halving_rounds import ROUND_VIEW, make_round_memo, rank_arms
-from shoestring.testing.policies import ROUGH_CURVES, make_opening, simulate
+from shoestring.testing.policies import ROUGH_CURVES, make_definition, simulate
 
 
 def order(number: int, trial: int, **memo: list[float]) -> Order:
@@ -14,7 +14,7 @@ def order(number: int, trial: int, **memo: list[float]) -> Order:
 
 
 def new_ledger() -> Ledger:
-    return Ledger([make_opening(policies.make("random_search"))])
+    return Ledger([make_definition(policies.make("random_search"))])
 
 
 def test_new_trials_join_and_a_memo_begins_a_round() -> None:
@@ -27,13 +27,13 @@ def test_new_trials_join_and_a_memo_begins_a_round() -> None:
 
 
 def test_a_change_of_policy_clears_the_round() -> None:
-    ledger = new_ledger().append(order(0, 0)).append(Amended(policy="asha", settings={})).append(order(1, 1))
+    ledger = new_ledger().append(order(0, 0)).append(Amendment(policy="asha", settings={})).append(order(1, 1))
     assert ledger.view(ROUND_VIEW).arms == [1]
 
 
 def test_a_recomputed_view_equals_the_updated_view() -> None:
     policy = policies.make("hyperband")
-    whole = simulate(policy, ROUGH_CURVES, make_opening(policy, workers=3)).ledger
+    whole = simulate(policy, ROUGH_CURVES, make_definition(policy, workers=3)).ledger
     updated = Ledger(whole.entries()[:1])
     for entry in whole.entries(1):
         updated = updated.append(entry)
@@ -46,7 +46,7 @@ def test_a_recomputed_view_equals_the_updated_view() -> None:
 
 def test_diverged_and_failed_trials_rank_last() -> None:
     policy = policies.make("random_search")
-    ledger = simulate(policy, ROUGH_CURVES, make_opening(policy, budget="120 epochs")).ledger
+    ledger = simulate(policy, ROUGH_CURVES, make_definition(policy, budget="120 epochs")).ledger
     ranked = [ledger.trials[number].last_loss for number in rank_arms(ledger, range(len(ledger.trials)))]
     assert ranked == sorted(ranked)
     assert ranked[-1] == float("inf")

@@ -10,7 +10,7 @@ from shoestring.policies.halving.brackets import count_halvings
 from shoestring.policies.halving.hyperband import Hyperband, make_brackets
 from shoestring.policies.halving.successive_halving import SuccessiveHalving
 from shoestring.testing.curves import DecayingCurves, ListedCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 
 def test_brackets_of_the_formula() -> None:
@@ -36,7 +36,7 @@ def test_a_sweep_trains_the_planned_arms_and_pays_only_for_additional_steps() ->
     # R = 9, eta = 3: 9/3/1 arms to 1/3/9 steps, 5/1 arms to 3/9, 3 arms to 9.
     price = (9 * 1 + 3 * 2 + 1 * 6) + (5 * 3 + 1 * 6) + 3 * 9
     policy = Hyperband()
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget=f"{price} epochs", max_steps=9)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget=f"{price} epochs", max_steps=9)).ledger
     assert ledger.spent == price
     assert sorted(trial.steps for trial in ledger.trials) == [1] * 6 + [3] * 2 + [3] * 4 + [9] * 5
     assert len(ledger.trials) == 9 + 5 + 3
@@ -45,7 +45,9 @@ def test_a_sweep_trains_the_planned_arms_and_pays_only_for_additional_steps() ->
 def test_the_best_of_a_rung_continue() -> None:
     curves = {name: [first, first - 0.1, first - 0.2] for name, first in zip("abc", (0.5, 0.3, 0.9), strict=True)}
     policy = Hyperband()
-    start = make_opening(policy, space=Space.listed([{"name": n} for n in curves]), budget="5 epochs", max_steps=3)
+    start = make_definition(
+        policy, space=Space.from_configs([{"name": n} for n in curves]), budget="5 epochs", max_steps=3
+    )
     ledger = simulate(policy, ListedCurves(curves), start).ledger
     assert ledger.best is not None
     assert ledger.best.config == {"name": "b"}
@@ -62,14 +64,14 @@ def test_the_best_of_a_rung_continue() -> None:
 
 def test_the_last_bracket_stops_at_the_budget_limit() -> None:
     policy = Hyperband()
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="12 epochs", max_steps=9)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="12 epochs", max_steps=9)).ledger
     assert ledger.spent == 12
     assert sorted(trial.steps for trial in ledger.trials)[-2:] == [2, 3] or ledger.trials[-1].steps <= 3
 
 
 def test_brackets_begin_again_after_the_last() -> None:
     policy = Hyperband()
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="12 epochs", max_steps=2)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="12 epochs", max_steps=2)).ledger
     assert [order.why["bracket"] for order in ledger.orders] == list(
         range(6)
     )  # R = 2: every bracket is one arm in full
@@ -78,7 +80,9 @@ def test_brackets_begin_again_after_the_last() -> None:
 def test_successive_halving_repeats_one_bracket() -> None:
     policy = SuccessiveHalving()
     price = 9 * 1 + 3 * 2 + 1 * 6
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget=f"{2 * price} epochs", max_steps=9)).ledger
+    ledger = simulate(
+        policy, DecayingCurves(), make_definition(policy, budget=f"{2 * price} epochs", max_steps=9)
+    ).ledger
     assert ledger.spent == 2 * price
     for trials in (ledger.trials[:9], ledger.trials[9:]):
         assert sorted(trial.steps for trial in trials) == [1] * 6 + [3] * 2 + [9]
@@ -88,14 +92,14 @@ def test_successive_halving_repeats_one_bracket() -> None:
 
 def test_successive_halving_accepts_a_number_of_arms() -> None:
     policy = SuccessiveHalving(arms=4, reduction_factor=2)
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="8 epochs", max_steps=4)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="8 epochs", max_steps=4)).ledger
     assert sorted(trial.steps for trial in ledger.trials) == [1, 1, 2, 4]
 
 
 def test_settings_out_of_range() -> None:
-    with pytest.raises(PolicyError, match=r"hyperband\(reduction_factor=1\) must be an integer >= 2: .* Try 3\."):
+    with pytest.raises(PolicyError, match=r"hyperband\(reduction_factor=1\)"):
         Hyperband(reduction_factor=1)
-    with pytest.raises(PolicyError, match=r"successive_halving\(arms=0\) must be an integer >= 1: .*"):
+    with pytest.raises(PolicyError, match=r"successive_halving\(arms=0\)"):
         SuccessiveHalving(arms=0)
     with pytest.raises(PolicyError, match=r"hyperband\(min_steps=True\)"):
         Hyperband(min_steps=True)

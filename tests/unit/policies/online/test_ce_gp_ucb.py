@@ -15,7 +15,7 @@ from shoestring import policies
 from shoestring.core.deciding.decision import Train, Validate
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Note, Opened, Order
+from shoestring.core.ledger.entries import Cost, Note, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice, Float
@@ -27,12 +27,12 @@ from shoestring.policies.online.ce_gp_ucb import CEGPUCB
 from shoestring.policies.online.gp_ucb_variants import RGPUCB, TVGPUCB, GPUCBBandit
 from shoestring.runners.runner import write_receipt
 
-GRID = Space.listed([{"x": float(x)} for x in np.linspace(0.0, 1.0, 41)])
+GRID = Space.from_configs([{"x": float(x)} for x in np.linspace(0.0, 1.0, 41)])
 VALUES: dict[str, Any] = {"reward": "value", "clip": None}
 
 
 def begin(policy: Policy, space: Space = GRID, rounds: int = 60) -> Ledger:
-    opened = Opened(
+    definition = StudyDefinition(
         space=space,
         budget=Budget(f"{rounds} epochs"),
         policy=policy.name,
@@ -41,7 +41,7 @@ def begin(policy: Policy, space: Space = GRID, rounds: int = 60) -> Ledger:
         direction="max",
         max_steps=rounds,
     )
-    return Ledger([opened])
+    return Ledger([definition])
 
 
 def play(policy: Policy, value: Callable[[Config, int], float], ledger: Ledger, rounds: int) -> Ledger:

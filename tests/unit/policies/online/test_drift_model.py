@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Opened
+from shoestring.core.ledger.entries import StudyDefinition
 from shoestring.core.space.encoding import Encoding
 from shoestring.core.space.parameters import Choice, Constant, Float, Int
 from shoestring.core.space.space import Config, Space
@@ -35,8 +35,10 @@ def cube_kernel(space: Space) -> CubeKernel:
 
 
 def make_surrogate(space: Space) -> FiniteSurrogate | CubeSurrogate:
-    opened = Opened(space=space, budget=Budget("9 epochs"), policy="ce_gp_ucb", settings={}, seed=0, max_steps=9)
-    return VIEW.start(opened).surrogate
+    definition = StudyDefinition(
+        space=space, budget=Budget("9 epochs"), policy="ce_gp_ucb", settings={}, seed=0, max_steps=9
+    )
+    return VIEW.start(definition).surrogate
 
 
 def test_kernel_on_the_cube_equals_kernel_on_configs() -> None:
@@ -91,7 +93,7 @@ def test_different_options_are_nearly_unrelated() -> None:
 @pytest.mark.parametrize(
     ("space", "kind"),
     [
-        (Space.listed([{"x": 0.1}, {"x": 0.2}]), FiniteSurrogate),
+        (Space.from_configs([{"x": 0.1}, {"x": 0.2}]), FiniteSurrogate),
         (Space({"n": Int(1, 2000)}), FiniteSurrogate),
         (Space({"n": Int(1, 2001)}), CubeSurrogate),
         (MIXED, CubeSurrogate),

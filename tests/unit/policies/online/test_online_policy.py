@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Cost, Opened
+from shoestring.core.ledger.entries import Cost, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.space import Space
@@ -16,7 +16,7 @@ from shoestring.runners.runner import write_receipt
 
 
 def begin(budget: str, rounds: int = 100, prices: Prices | None = None) -> Ledger:
-    opened = Opened(
+    definition = StudyDefinition(
         space=Space({"x": {"float": [0, 1]}}),
         budget=Budget(budget),
         policy="ucb1",
@@ -26,7 +26,7 @@ def begin(budget: str, rounds: int = 100, prices: Prices | None = None) -> Ledge
         max_steps=rounds,
         prices=prices or Prices(),
     )
-    return Ledger([opened])
+    return Ledger([definition])
 
 
 def find_validation_limit(ledger: Ledger, at_most: str | None) -> str:

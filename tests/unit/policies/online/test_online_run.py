@@ -10,7 +10,7 @@ from thoroughness import examples
 
 from shoestring.core.deciding.decision import Finish, Train, Wait
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Cost, Direction, Lost, Note, Opened
+from shoestring.core.ledger.entries import Cost, Direction, Note, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.space import Space
@@ -21,7 +21,7 @@ SPACE = Space({"x": {"float": [0, 1]}})
 
 
 def begin(rounds: int = 100, direction: Direction = "max") -> Ledger:
-    opened = Opened(
+    definition = StudyDefinition(
         space=SPACE,
         budget=Budget("100 epochs"),
         policy="ce_gp_ucb",
@@ -30,7 +30,7 @@ def begin(rounds: int = 100, direction: Direction = "max") -> Ledger:
         direction=direction,
         max_steps=rounds,
     )
-    return Ledger([opened])
+    return Ledger([definition])
 
 
 def play(ledger: Ledger, x: float, value: float | None, unordered: bool = False) -> Ledger:
@@ -85,7 +85,7 @@ def test_values_of_rounds_ordered_without_validation_are_not_used() -> None:
 
 def test_repeated_steps_are_not_new_rounds() -> None:
     ledger = play(play(play(begin(), 0.1, 1.0), 0.2, 2.0), 0.3, 3.0)
-    ledger = ledger.append(Lost(trial=0, resumable_step=1))
+    ledger = ledger.append(StateLoss(trial=0, resumable_step=1))
     order = place_order(ledger, Train(trial=0, config={"x": 0.4}, until=4, validate="last"))
     assert order is not None
     ledger = ledger.append(order)

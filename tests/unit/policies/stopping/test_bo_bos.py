@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amended, Order, Receipt
+from shoestring.core.ledger.entries import Amendment, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.core.values.randomness import stream
@@ -28,7 +28,7 @@ from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
 from shoestring.policies.stopping.surrogate import PRINTED_FORM, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.testing.curves import DecayingCurves, ListedCurves
-from shoestring.testing.policies import make_opening, simulate, summarise, watch
+from shoestring.testing.policies import make_definition, simulate, summarise, watch
 
 STEPS = 16
 SMALL = BOBOS(initial_trials=3, candidates=40, n0=3, paths=3000, cells=40, replan_every=None)
@@ -46,8 +46,8 @@ def curves(count: int = 24) -> dict[str, list[float]]:
 
 @cache  # several tests read the same study, and none changes it
 def study(policy: BOBOS, budget: int = 250, **more: Any) -> Ledger:
-    rows = Space.listed([{"name": name, "x": i / 23} for i, name in enumerate(curves())])
-    start = make_opening(policy, space=rows, budget=f"{budget} epochs", max_steps=STEPS, **more)
+    rows = Space.from_configs([{"name": name, "x": i / 23} for i, name in enumerate(curves())])
+    start = make_definition(policy, space=rows, budget=f"{budget} epochs", max_steps=STEPS, **more)
     return simulate(watch(policy), ListedCurves(curves(), by="name"), start).ledger
 
 
@@ -147,9 +147,9 @@ def test_the_second_condition_only_prevents_stops() -> None:
 
 def test_the_range_of_errors_is_fixed_after_the_design() -> None:
     big = {name: [1000.0 * value for value in curve] for name, curve in curves().items()}
-    rows = Space.listed([{"name": name} for name in big])
+    rows = Space.from_configs([{"name": name} for name in big])
     ledger = simulate(
-        SMALL, ListedCurves(big, by="name"), make_opening(SMALL, space=rows, budget="250 epochs", max_steps=STEPS)
+        SMALL, ListedCurves(big, by="name"), make_definition(SMALL, space=rows, budget="250 epochs", max_steps=STEPS)
     ).ledger
     design = [loss for trial in ledger.trials[:3] for loss in trial.losses if loss is not None]
     margin = 0.1 * (max(design) - min(design))
@@ -208,7 +208,7 @@ def test_a_run_interrupted_by_the_budget_continues_when_the_budget_is_raised() -
     short = study(policy, 99)
     assert short.trials[-1].steps < STEPS
     more = simulate(
-        watch(policy), ListedCurves(curves(), by="name"), *short.entries(), Amended(budget=Budget("250 epochs"))
+        watch(policy), ListedCurves(curves(), by="name"), *short.entries(), Amendment(budget=Budget("250 epochs"))
     )
     assert more.ledger.spent == 250
     assert more.ledger.orders[len(short.orders)].trial == short.orders[-1].trial
@@ -222,7 +222,7 @@ def test_several_workers_have_several_active_runs() -> None:
 
 def test_continuous_spaces_diverging_and_failing_trials() -> None:
     policy = replace(SMALL, candidates=60)
-    ledger = simulate(watch(policy), DecayingCurves(), make_opening(policy, budget="150 epochs", max_steps=9)).ledger
+    ledger = simulate(watch(policy), DecayingCurves(), make_definition(policy, budget="150 epochs", max_steps=9)).ledger
     assert len({str(trial.config) for trial in ledger.trials}) == len(ledger.trials) > 5
 
 
@@ -273,6 +273,6 @@ def test_the_printed_surrogate_is_that_of_the_paper(intermediate: bool) -> None:
     point = table.trials[0].take([0, 0, 0])
     np.testing.assert_array_equal(surrogate.inputs(point, shares)[:, -1], shares)
     seen = observe(ledger, intermediate=intermediate, idle_only=False)
-    refitted = fit_surrogate(Ledger([ledger.opened]), table, seen, lengths=True, refit_every=10, form=PRINTED_FORM)
+    refitted = fit_surrogate(Ledger([ledger.definition]), table, seen, lengths=True, refit_every=10, form=PRINTED_FORM)
     slow = fit_gp(refitted.gp.kernel, refitted.gp.x, refitted.gp.y, n_starts=10, with_priors=False)
     np.testing.assert_allclose(refitted.gp.theta, slow.theta, rtol=1e-6)

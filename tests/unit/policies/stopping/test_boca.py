@@ -11,7 +11,7 @@ from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.policies.stopping.boca import BOCA
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import make_opening, simulate, watch
+from shoestring.testing.policies import make_definition, simulate, watch
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 
@@ -26,7 +26,7 @@ def test_lengths_follow_the_threshold() -> None:
     """A query is shorter than full only if its deviation is above the threshold; the coefficient changes by tenths."""
     policy = BOCA(initial_trials=3)
     ledger = simulate(
-        watch(policy), Bowl(), make_opening(policy, space=SQUARE, budget="150 epochs", max_steps=10)
+        watch(policy), Bowl(), make_definition(policy, space=SQUARE, budget="150 epochs", max_steps=10)
     ).ledger
     queries = [order for order in ledger.orders if "coefficient" in order.why]
     assert {order.until for order in queries} - {10}, "no query was short"
@@ -48,11 +48,11 @@ def test_lengths_follow_the_threshold() -> None:
 
 def test_with_a_high_threshold_queries_are_full_and_paused_trials_continue() -> None:
     full = BOCA(initial_trials=3, threshold=1e6)
-    ledger = simulate(full, Bowl(), make_opening(full, space=SQUARE, budget="80 epochs", max_steps=10)).ledger
+    ledger = simulate(full, Bowl(), make_definition(full, space=SQUARE, budget="80 epochs", max_steps=10)).ledger
     assert all(order.until == 10 for order in ledger.orders)
-    rows = Space.listed([{"x": x / 4, "y": y / 4} for x in range(5) for y in range(5)])
+    rows = Space.from_configs([{"x": x / 4, "y": y / 4} for x in range(5) for y in range(5)])
     short = BOCA(initial_trials=3, threshold=1e-9)
-    start = make_opening(short, space=rows, budget="120 epochs", max_steps=10)
+    start = make_definition(short, space=rows, budget="120 epochs", max_steps=10)
     ledger = simulate(watch(short), Bowl(), start).ledger
     firsts = {order.trial: order.number for order in reversed(ledger.orders)}
     assert any(firsts[order.trial] < order.number for order in ledger.orders), "no paused trial was continued"
@@ -60,7 +60,7 @@ def test_with_a_high_threshold_queries_are_full_and_paused_trials_continue() -> 
 
 def test_the_factor_is_that_of_the_authors_package() -> None:
     policy = BOCA(initial_trials=2)
-    ledger = simulate(policy, Bowl(), make_opening(policy, space=SQUARE, budget="40 epochs", max_steps=5)).ledger
+    ledger = simulate(policy, Bowl(), make_definition(policy, space=SQUARE, budget="40 epochs", max_steps=5)).ledger
     queries = [order for order in ledger.orders if "multiplier" in order.why]
     assert queries[0].why["multiplier"] == pytest.approx(math.sqrt(0.5 * 2 * math.log(5)))
 

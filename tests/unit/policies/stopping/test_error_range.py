@@ -10,14 +10,14 @@ from shoestring.policies.plain.random_search import RandomSearch
 from shoestring.policies.stopping.active_runs import find_incumbent
 from shoestring.policies.stopping.error_range import ErrorRange, measure_range, pick_range
 from shoestring.testing.curves import ListedCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 
 def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     policy = RandomSearch()
-    rows = Space.listed([{"name": name} for name in curves])
+    rows = Space.from_configs([{"name": name} for name in curves])
     return simulate(
-        policy, ListedCurves(curves), make_opening(policy, space=rows, budget="999 epochs", max_steps=max_steps)
+        policy, ListedCurves(curves), make_definition(policy, space=rows, budget="999 epochs", max_steps=max_steps)
     ).ledger
 
 

@@ -12,7 +12,7 @@ from shoestring.errors import PolicyError
 from shoestring.models.stopping.forecasts import forecast_by_process
 from shoestring.policies.stopping.lc_prediction import LCPrediction
 from shoestring.testing.curves import ListedCurves
-from shoestring.testing.policies import make_opening, simulate, summarise, watch
+from shoestring.testing.policies import make_definition, simulate, summarise, watch
 
 STEPS = 12
 POLICY = LCPrediction(initial_trials=2, n0=4, every=2, forecast="process")
@@ -20,11 +20,11 @@ CURVES = {
     f"c{i:02d}": [float(e + (0.9 - e) / n) for n in range(1, STEPS + 1)]
     for i, e in enumerate(np.linspace(0.1, 0.8, 12))
 }
-ROWS = Space.listed([{"name": name, "x": i} for i, name in enumerate(CURVES)])
+ROWS = Space.from_configs([{"name": name, "x": i} for i, name in enumerate(CURVES)])
 
 
 def test_runs_are_stopped_exactly_when_the_forecast_is_below_the_threshold() -> None:
-    start = make_opening(POLICY, space=ROWS, budget="140 epochs", max_steps=STEPS)
+    start = make_definition(POLICY, space=ROWS, budget="140 epochs", max_steps=STEPS)
     ledger = simulate(watch(POLICY), ListedCurves(CURVES, by="name"), start).ledger
     losses: dict[int, list[float]] = {}
     stops = 0
@@ -51,7 +51,7 @@ def test_runs_are_stopped_exactly_when_the_forecast_is_below_the_threshold() -> 
 
 def test_the_forecast_by_families_has_a_random_stream_per_run_and_step() -> None:
     policy = replace(POLICY, forecast="families", every=4)
-    start = make_opening(policy, space=ROWS, budget="34 epochs", max_steps=STEPS)
+    start = make_definition(policy, space=ROWS, budget="34 epochs", max_steps=STEPS)
     whole = simulate(policy, ListedCurves(CURVES, by="name"), start).ledger
     assert any("prob_better" in order.why for order in whole.orders)
     resumed = simulate(policy, ListedCurves(CURVES, by="name"), *whole.entries()[: len(whole) - 3]).ledger

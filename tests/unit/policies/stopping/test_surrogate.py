@@ -16,14 +16,14 @@ from shoestring.policies.stopping import surrogate
 from shoestring.policies.stopping.surrogate import observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.testing.curves import DecayingCurves, ListedCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 
 def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     policy = RandomSearch()
-    rows = Space.listed([{"name": name} for name in curves])
+    rows = Space.from_configs([{"name": name} for name in curves])
     return simulate(
-        policy, ListedCurves(curves), make_opening(policy, space=rows, budget="999 epochs", max_steps=max_steps)
+        policy, ListedCurves(curves), make_definition(policy, space=rows, budget="999 epochs", max_steps=max_steps)
     ).ledger
 
 
@@ -73,14 +73,14 @@ def test_a_prediction_replaces_the_end() -> None:
 
 def test_refits_are_due_by_the_number_of_trials() -> None:
     policy = GPUCB(initial_trials=2, refit_every=4)
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="60 epochs", max_steps=4)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="60 epochs", max_steps=4)).ledger
     fitted = [order.memo["fitted_at"][0] for order in ledger.orders if "fitted_at" in order.memo]
     assert fitted == [float(2 + 4 * (i // 4)) for i in range(len(fitted))]
 
 
 def test_parameters_are_fitted_to_some_trials_and_the_posterior_uses_all(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = RandomSearch()
-    ledger = simulate(policy, DecayingCurves(), make_opening(policy, budget="120 epochs", max_steps=6)).ledger
+    ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="120 epochs", max_steps=6)).ledger
     observations = observe(ledger, intermediate=True, idle_only=False)
     monkeypatch.setattr(surrogate, "FIT_POINTS", 40)
     table = ledger.view(ConfigsView())

@@ -15,7 +15,7 @@ from shoestring.policies.stopping.surrogate import fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.policies.stopping.ucb_search import choose_config, multiplier
 from shoestring.runners.simulated.simulated_runner import StepOutcome
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 SQUARE = Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
 
@@ -36,7 +36,7 @@ def test_multipliers() -> None:
 def test_the_choice_has_the_lowest_bound_at_full_training() -> None:
     """No candidate and no point near the choice has a lower bound; tried configurations are excluded."""
     policy = RandomSearch()
-    ledger = simulate(policy, Bowl(), make_opening(policy, space=SQUARE, budget="80 epochs", max_steps=8)).ledger
+    ledger = simulate(policy, Bowl(), make_definition(policy, space=SQUARE, budget="80 epochs", max_steps=8)).ledger
     table = ledger.view(ConfigsView())
     surrogate = fit_surrogate(
         ledger, table, observe(ledger, intermediate=True, idle_only=False), lengths=True, refit_every=3
@@ -52,11 +52,11 @@ def test_the_choice_has_the_lowest_bound_at_full_training() -> None:
 
 @pytest.mark.parametrize("policy", [GPUCB(), BOBOS(paths=2000)])
 def test_the_minimum_of_a_bowl_is_found(policy: GPUCB | BOBOS) -> None:
-    ledger = simulate(policy, Bowl(), make_opening(policy, space=SQUARE, budget="200 epochs", max_steps=10)).ledger
+    ledger = simulate(policy, Bowl(), make_definition(policy, space=SQUARE, budget="200 epochs", max_steps=10)).ledger
     assert ledger.best is not None
     assert ledger.best.best_loss < 0.1 + 0.05 + 0.004
     random = simulate(
-        RandomSearch(), Bowl(), make_opening(RandomSearch(), space=SQUARE, budget="200 epochs", max_steps=10)
+        RandomSearch(), Bowl(), make_definition(RandomSearch(), space=SQUARE, budget="200 epochs", max_steps=10)
     ).ledger
     assert random.best is not None
     assert ledger.best.best_loss < random.best.best_loss

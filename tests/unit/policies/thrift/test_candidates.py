@@ -14,7 +14,7 @@ from shoestring.policies.thrift.candidates import AROUND, BEST, draw_pool
 from shoestring.policies.thrift.network_input import CONFIGS
 from shoestring.policies.thrift.thrift import Thrift
 from shoestring.testing.curves import DecayingCurves, DivergingCurves
-from shoestring.testing.policies import make_opening, simulate
+from shoestring.testing.policies import make_definition, simulate
 
 WIDE = Space({"lr": Float(1e-4, 1.0, log=True), "decay": Float(0.0, 1.0)})
 MIXED = Space(
@@ -25,13 +25,13 @@ MIXED = Space(
         "b": Float(0, 1, when={"kind": "b"}),
     }
 )
-LISTED = Space.listed([{"lr": 10.0 ** -(i / 10), "decay": i / 80} for i in range(80)])
+LISTED = Space.from_configs([{"lr": 10.0 ** -(i / 10), "decay": i / 80} for i in range(80)])
 Point = tuple[float, ...]
 
 
 def study(space: Space = WIDE, source: Any = None, **more: Any) -> Ledger:
     policy = Thrift()
-    start = make_opening(policy, **{"budget": "108 epochs", "max_steps": 9, "space": space, **more})
+    start = make_definition(policy, **{"budget": "108 epochs", "max_steps": 9, "space": space, **more})
     return simulate(policy, source or DecayingCurves(), start).ledger
 
 

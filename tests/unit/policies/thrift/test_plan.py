@@ -27,16 +27,16 @@ from shoestring.testing.policies import (
     check_orders,
     check_restart,
     check_takeover,
-    make_opening,
+    make_definition,
     simulate,
 )
 
 WIDE = Space({"lr": Float(1e-4, 1.0, log=True), "decay": Float(0.0, 1.0)})
-LISTED = Space.listed([{"lr": 10.0 ** -(i / 10), "decay": i / 80} for i in range(80)])
+LISTED = Space.from_configs([{"lr": 10.0 ** -(i / 10), "decay": i / 80} for i in range(80)])
 
 
 def study(policy: Thrift, **more: Any) -> Ledger:
-    start = make_opening(policy, **{"budget": "108 epochs", "max_steps": 9, "space": WIDE, **more})
+    start = make_definition(policy, **{"budget": "108 epochs", "max_steps": 9, "space": WIDE, **more})
     return simulate(policy, DecayingCurves(), start).ledger
 
 

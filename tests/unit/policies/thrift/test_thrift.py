@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shoestring.core.deciding.decision import Decision, Finish, Train
-from shoestring.core.ledger.entries import Lost, Order
+from shoestring.core.ledger.entries import Order, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Config, Space
@@ -23,7 +23,7 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.curves import DecayingCurves, DivergingCurves, NegatedCurves
 from shoestring.testing.policies import (
     list_orders,
-    make_opening,
+    make_definition,
     simulate,
 )
 
@@ -32,7 +32,7 @@ POLICY = Thrift()
 
 def study(policy: Thrift = POLICY, source: Any = None, **more: Any) -> Ledger:
     return simulate(
-        policy, source or DecayingCurves(), make_opening(policy, **{"budget": "72 epochs", "max_steps": 9, **more})
+        policy, source or DecayingCurves(), make_definition(policy, **{"budget": "72 epochs", "max_steps": 9, **more})
     ).ledger
 
 
@@ -46,7 +46,7 @@ def test_sequential_halving_spends_the_first_part_of_the_budget() -> None:
     assert sum(order.until for order in ledger.orders[:first]) == 27
     assert all(is_by_network(order) for order in ledger.orders[first:])
     plain = SequentialHalving()
-    by_halving = simulate(plain, DecayingCurves(), make_opening(plain, budget="144 epochs", max_steps=9)).ledger
+    by_halving = simulate(plain, DecayingCurves(), make_definition(plain, budget="144 epochs", max_steps=9)).ledger
     assert [o.config for o in ledger.orders[:first]] == [o.config for o in by_halving.orders[:first]]
 
 
@@ -81,7 +81,7 @@ def test_the_network_decides_where_it_was_shown_to_help(budget: str, step_s: flo
     ledger, plain = study(UntilNetworkDecides(), even(step_s), budget=budget), SequentialHalving()
     assert any(is_by_network(order) for order in ledger.orders) == is_used
     if not is_used:
-        by_halving = simulate(plain, even(step_s), make_opening(plain, budget=budget, max_steps=9)).ledger
+        by_halving = simulate(plain, even(step_s), make_definition(plain, budget=budget, max_steps=9)).ledger
         assert list_orders(ledger) == list_orders(by_halving)
 
 
@@ -133,7 +133,7 @@ class FewArms(Thrift):
 
 def test_the_network_has_work_for_a_worker_that_halving_would_let_wait() -> None:
     policy = FewArms(opening=0.9)
-    start = make_opening(policy, budget="36 epochs", max_steps=9, workers=4)
+    start = make_definition(policy, budget="36 epochs", max_steps=9, workers=4)
     ledger = simulate(policy, DecayingCurves(), start).ledger
     early = [order for order in ledger.orders[: len(ledger.orders) // 2] if is_by_network(order)]
     assert early, "the network decided nothing while halving waited for the end of a round"
@@ -152,7 +152,7 @@ def test_trials_that_diverged_or_run_are_not_trained() -> None:
 def test_reach_is_what_the_remaining_budget_pays_for() -> None:
     """Of two trials one costs four times as much, so the remaining budget pays for about a quarter of the steps."""
     costs = {"cheap": 1.0, "expensive": 4.0}
-    space = Space.listed([{"name": name} for name in costs])
+    space = Space.from_configs([{"name": name} for name in costs])
     policy = Thrift(opening=1.0)
 
     class Priced:
@@ -161,7 +161,7 @@ def test_reach_is_what_the_remaining_budget_pays_for() -> None:
             assert outcome is not None
             return replace(outcome, cost=replace(outcome.cost, train=costs[config["name"]]))
 
-    whole = simulate(policy, Priced(), make_opening(policy, space=space, budget="60s", max_steps=40)).ledger
+    whole = simulate(policy, Priced(), make_definition(policy, space=space, budget="60s", max_steps=40)).ledger
     first_two = next(i for i, _ in enumerate(whole.entries()) if len(whole.fork(i + 1).trials) == 2) + 2
     ledger = whole.fork(first_two)
     inputs = make_network_input(ledger, 8)
@@ -180,7 +180,7 @@ def test_a_lost_state_is_trained_again_under_a_budget_of_time() -> None:
         i for i in range(len(ledger)) if len(ledger.fork(i + 1).trials) > 0 and ledger.fork(i + 1).trials[0].steps
     )
     before = ledger.fork(cut + 1)
-    after = ledger.fork(cut + 1).append(Lost(trial=0, resumable_step=0))
+    after = ledger.fork(cut + 1).append(StateLoss(trial=0, resumable_step=0))
     assert trial.steps
     assert make_network_input(after, 8).reach[0] <= make_network_input(before, 8).reach[0]
     assert make_network_input(after, 8).reach[0] == min(
@@ -215,7 +215,7 @@ def test_spaces_with_conditions_and_more_than_16_parameters() -> None:
 def test_one_step_trials_are_quasi_random_search() -> None:
     plain = SequentialHalving()
     ours = study(max_steps=1, budget="12 epochs")
-    theirs = simulate(plain, DecayingCurves(), make_opening(plain, max_steps=1, budget="12 epochs")).ledger
+    theirs = simulate(plain, DecayingCurves(), make_definition(plain, max_steps=1, budget="12 epochs")).ledger
     assert list_orders(ours) == list_orders(theirs)
 
 

@@ -14,7 +14,7 @@ from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.study.blas import OneThread
 
 
-def recall(name: str, ledger: Ledger, decisions: Sequence[int] = ()) -> StudyHistory:
+def read_predicted_history(name: str, ledger: Ledger, decisions: Sequence[int] = ()) -> StudyHistory:
     """Return the history of a study with the predictions for these orders; if none are given, for a few that are picked here."""
     if len(set(decisions)) > MAX_CHOICES:
         raise StudyError(f"{len(set(decisions))} decisions are too many: choose {MAX_CHOICES} at most")
