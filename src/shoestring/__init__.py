@@ -13,6 +13,7 @@ __all__ = [
     "Amendment",
     "Best",
     "Budget",
+    "CheckpointStore",
     "Choice",
     "Constant",
     "Context",
@@ -44,6 +45,7 @@ __all__ = [
     "StudyState",
     "TrainingFailed",
     "Trial",
+    "transfer_costs",
     "tune",
 ]
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from shoestring.core.space.parameters import Choice, Constant, Float, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
+    from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore
     from shoestring.runners.ray.cluster import RayCluster
     from shoestring.runners.runner import Runner
     from shoestring.runners.training.code import Context, Report
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from shoestring.study.online import OnlineTuner, Schedule
     from shoestring.study.retrain import RetrainResult
     from shoestring.study.study import Study
+    from shoestring.study.transfer import transfer_costs
     from shoestring.study.tune import tune
 
 _MODULES = {  # where each name is defined
@@ -76,6 +80,7 @@ _MODULES = {  # where each name is defined
     "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
+    "runners.checkpoints.checkpoint_store": ("CheckpointStore",),
     "runners.ray.cluster": ("RayCluster",),
     "runners.runner": ("Runner",),
     "runners.training.code": ("Context", "Report"),
@@ -85,6 +90,7 @@ _MODULES = {  # where each name is defined
     "study.online": ("OnlineTuner", "Schedule"),
     "study.retrain": ("RetrainResult",),
     "study.study": ("Study",),
+    "study.transfer": ("transfer_costs",),
     "study.tune": ("tune",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

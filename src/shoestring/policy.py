@@ -3,33 +3,49 @@
 A policy is any object with a `name` and a method `decide(ledger, rng)` that returns `Train`, `Wait` or `Finish`. The guide
 `docs/how-to/add-a-policy.md` writes one step by step, and `shoestring.testing` has the contract tests that it should pass.
 
-    decisions       Train, Wait, Finish; start_trial, continue_trial, nothing_to_train, train_queued_or_interrupted
-    the past        Ledger, Trial, Order, Receipt, View
-    configurations  find_untried_config, Config, Space
-    choosing        find_best, find_best_of_rows, sort_best_first, reaches, round_result
-    explaining      compare, compare_scores, compare_losses; WhyText; Prediction, CurvePrediction
-    fitted numbers  Memo, Refits
+    decisions       Train, Wait, Finish; start_trial, continue_trial, train_best_unfinished, train_queued_or_interrupted,
+                    nothing_to_train
+    the past        Ledger, Trial, View; the entries StudyDefinition, Order, Receipt, StateLoss, Amendment, Note; Cost,
+                    OpenOrder, StudyState, Budget, Prices
+    configurations  find_untried_config, find_interrupted, is_in_design; Config, Space, Encoding, Points
+    choosing        find_best, find_best_of_rows, are_best, sort_best_first, reaches, LOG_SPREAD, round_result
+    explaining      compare, compare_scores, compare_losses; Labels, WhyText; Prediction, CurvePrediction, CandidateScores,
+                    Regions
+    fitted numbers  Memo, Refits, Fit
     settings        require_whole, require_between, require_within, require_at_least, require_share, require_one_of
 """
 
 from shoestring.core.deciding.comparison import compare, compare_losses, compare_scores
-from shoestring.core.deciding.decision import Decision, Finish, Memo, Train, Wait, Why
-from shoestring.core.deciding.memo import Refits
+from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Decision, Finish, Memo, Train, Wait, Why
+from shoestring.core.deciding.memo import Fit, Refits
 from shoestring.core.deciding.policy import (
     Policy,
     continue_trial,
+    find_interrupted,
     find_untried_config,
+    is_in_design,
     nothing_to_train,
     start_trial,
+    train_best_unfinished,
     train_queued_or_interrupted,
 )
-from shoestring.core.deciding.prediction import CurvePrediction, Prediction
-from shoestring.core.deciding.reproducible import find_best, find_best_of_rows, reaches, round_result, sort_best_first
-from shoestring.core.deciding.why_text import WhyText
-from shoestring.core.ledger.entries import Order, Receipt
+from shoestring.core.deciding.prediction import CandidateScores, CurvePrediction, Prediction, Regions
+from shoestring.core.deciding.reproducible import (
+    LOG_SPREAD,
+    are_best,
+    find_best,
+    find_best_of_rows,
+    reaches,
+    round_result,
+    sort_best_first,
+)
+from shoestring.core.deciding.why_text import Labels, WhyText
+from shoestring.core.ledger.budget import Budget, Prices
+from shoestring.core.ledger.entries import Amendment, Cost, Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
+from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.ledger.views import View
+from shoestring.core.space.encoding import Encoding, Points
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.checks import (
     require_at_least,
@@ -41,31 +57,53 @@ from shoestring.core.values.checks import (
 )
 
 __all__ = [
+    "LOG_SPREAD",
+    "NO_MEMO",
+    "NO_WHY",
+    "Amendment",
+    "Budget",
+    "CandidateScores",
     "Config",
+    "Cost",
     "CurvePrediction",
     "Decision",
+    "Encoding",
+    "Entry",
     "Finish",
+    "Fit",
+    "Labels",
     "Ledger",
     "Memo",
+    "Note",
+    "OpenOrder",
     "Order",
+    "Points",
     "Policy",
     "Prediction",
+    "Prices",
     "Receipt",
     "Refits",
+    "Regions",
     "Space",
+    "StateLoss",
+    "StudyDefinition",
+    "StudyState",
     "Train",
     "Trial",
     "View",
     "Wait",
     "Why",
     "WhyText",
+    "are_best",
     "compare",
     "compare_losses",
     "compare_scores",
     "continue_trial",
     "find_best",
     "find_best_of_rows",
+    "find_interrupted",
     "find_untried_config",
+    "is_in_design",
     "nothing_to_train",
     "reaches",
     "require_at_least",
@@ -77,5 +115,6 @@ __all__ = [
     "round_result",
     "sort_best_first",
     "start_trial",
+    "train_best_unfinished",
     "train_queued_or_interrupted",
 ]

@@ -5,5 +5,6 @@ lightning, transformers, keras  a callback for each framework, on top of `steppi
 boosting                        trains XGBoost, LightGBM and CatBoost in steps, by continuing a model
 sklearn                         `BudgetSearchCV`, and estimators that are trained in steps
 optuna                          exports studies to Optuna, imports them, and has a sampler for Optuna
+stopping                        stops the runs of another search method early
 loggers                         shows a study in TensorBoard, MLflow or Weights & Biases
 """

@@ -21,9 +21,9 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from shoestring.core.deciding.policy import Policy
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.policies.other_names import advise, find_likely_name, find_same_name
+from shoestring.policy import Policy
 
 DEFAULT = "thrift"  # sequential halving, and a learned surrogate where it helps: docs/explanation/learned-surrogate.md
 RECOMMENDED = {

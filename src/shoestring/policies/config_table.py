@@ -13,14 +13,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from shoestring.core.deciding.policy import find_untried_config
-from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.ledger.entries import Entry, Order, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.encoding import Encoding, Points
-from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats, Indices
 from shoestring.core.values.randomness import points as quasi_random
+from shoestring.policy import (
+    Config,
+    Encoding,
+    Entry,
+    Ledger,
+    Order,
+    Points,
+    Space,
+    StudyDefinition,
+    find_untried_config,
+    sort_best_first,
+)
 
 _MAX_LISTED = 10_000  # configurations: a finite space up to this size is scored completely
 _DIGITS = 9  # two points of the cube that agree to this many digits are one configuration

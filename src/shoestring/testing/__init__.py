@@ -5,7 +5,8 @@
     a checkpoint store   `check_checkpoint_store_contract`
     a runner             `check_runner_contract`
     training code        `check_resuming`: training that is saved, loaded and continued gives the same values
-    training curves      `DecayingCurves` and the other classes of curves, for `simulate` and the simulated runner
+    training curves      `DecayingCurves` and the other classes of curves, for `simulate`; a `Source` of your own returns a
+                         `StepOutcome` for each step
 
 A check raises an AssertionError that says what is wrong.
 """
@@ -29,15 +30,20 @@ __all__ = [
     "NegatedCurves",
     "NoisyCurves",
     "ParallelCurves",
+    "Source",
+    "StepOutcome",
     "check_checkpoint_store_contract",
     "check_resuming",
     "check_runner_contract",
     "make_definition",
     "simulate",
+    "train_in_one_piece",
+    "train_in_pieces",
     "watch",
 ]
 
 if TYPE_CHECKING:
+    from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
     from shoestring.testing.checkpoint_stores import check_checkpoint_store_contract
     from shoestring.testing.curves import (
         DecayingCurves,
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
     from shoestring.testing.ledger_stores import LEDGER_STORE_CHECKS
     from shoestring.testing.policies import LEARNING_CHECKS, POLICY_CHECKS, make_definition, simulate, watch
     from shoestring.testing.predictions import PREDICTION_CHECKS
-    from shoestring.testing.resuming import check_resuming
+    from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
     from shoestring.testing.runners import check_runner_contract
 
 # The checks of runners import many modules that the other checks do not need.
@@ -69,11 +75,13 @@ __getattr__ = import_on_first_use(
             "NegatedCurves",
             "NoisyCurves",
             "ParallelCurves",
+            "Source",
+            "StepOutcome",
         ),
         "ledger_stores": ("LEDGER_STORE_CHECKS",),
         "policies": ("LEARNING_CHECKS", "POLICY_CHECKS", "make_definition", "simulate", "watch"),
         "predictions": ("PREDICTION_CHECKS",),
-        "resuming": ("check_resuming",),
+        "resuming": ("check_resuming", "train_in_one_piece", "train_in_pieces"),
         "runners": ("check_runner_contract",),
     },
 )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from shoestring.core.deciding.comparison import are_apart, compare, compare_losses, compare_race, compare_scores
+from shoestring.core.deciding.comparison import are_apart, compare, compare_losses, compare_scores
 
 
 def test_the_runner_up_is_the_best_of_the_others() -> None:
@@ -48,21 +48,6 @@ def test_without_another_candidate_there_is_no_runner_up() -> None:
 def test_losses_are_shown_as_values(sign: float, best_is: str, score: float, runner_up_score: float) -> None:
     why = compare_losses("end", np.array([2.0, 1.0]), 1, int, sign=sign, undo=lambda scaled: scaled + 2.0)
     assert (why["best_is"], why["score"], why["runner_up_score"]) == (best_is, score, runner_up_score)
-
-
-def test_a_promotion_records_rank_and_last_promoted_score() -> None:
-    why = compare_race(3, -1.0, 45, 2, -0.9, -0.8, (-0.7, 11))
-    assert why == {
-        "compared": 45,
-        "score_name": "value after step 3",
-        "best_is": "highest",
-        "score": 0.9,
-        "runner_up": 11,
-        "runner_up_score": 0.7,
-        "rank": 2,
-        "last_kept_score": 0.8,
-    }
-    assert "runner_up" not in compare_race(3, 1.0, 2, 0, 0.1, 0.2, None)
 
 
 def test_nearly_equal_points_count_as_one_candidate() -> None:

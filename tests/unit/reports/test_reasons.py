@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from shoestring.core.deciding.comparison import compare, compare_race
+from shoestring.core.deciding.comparison import compare
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Amendment, Note, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
+from shoestring.policies.halving.rungs import compare_race
 from shoestring.reports.reasons import describe_briefly, describe_reason, label_numbers
 
 

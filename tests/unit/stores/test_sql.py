@@ -243,7 +243,7 @@ def test_a_damaged_row_is_named(file: Path, statement: str, last_good: int, text
     assert error.last_good == last_good
     assert text in str(error)
     if last_good >= 0:
-        assert f"entry {last_good}: `shoestring repair s --store {file} -o NEW`" in str(error)
+        assert f"the last good one is entry {last_good}: `shoestring repair s --store {file} -o NEW`" in str(error)
 
 
 def test_a_damaged_study_does_not_affect_others(file: Path) -> None:

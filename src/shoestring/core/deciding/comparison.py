@@ -184,44 +184,6 @@ def compare_losses(
     return why | {"best_is": "lowest" if sign > 0.0 else "highest"}
 
 
-def compare_race(
-    step: int, sign: float, compared: int, rank: int, loss: float, last_kept: float, left: tuple[float, int] | None
-) -> dict[str, Scalar]:
-    """Describe for `why` a decision that promotes several trials, ranked by their values after `step`.
-
-    Parameters
-    ----------
-    step : int
-        The step at which they were ranked.
-    sign : float
-        As for `compare_losses`.
-    compared : int
-        Number of ranked trials.
-    rank : int
-        Rank of the chosen trial; 0 is the best.
-    loss : float
-        Its loss.
-    last_kept : float
-        Loss of the last trial that is promoted.
-    left : (float, int), optional
-        Loss and number of the best trial that is not promoted.
-
-    Returns
-    -------
-    dict
-        The entries for the `why` of the decision.
-    """
-    best_is: BestIs = "lowest" if sign > 0.0 else "highest"
-    runner_up = () if left is None else (left[1], sign * left[0])
-    why = compare(name_score(step), best_is, compared, sign * loss, *runner_up)
-    return why | {"rank": rank, "last_kept_score": sign * last_kept}
-
-
-def name_score(step: int) -> str:
-    """Return the name of the score by which trials are ranked after `step`."""
-    return f"value after step {step}"
-
-
 def are_apart(cube: Floats, chosen: int) -> Flags:
     """Return flags (m,): which points of the cube, (m, dims), are far enough from the chosen one to be other candidates."""
     return np.asarray((np.abs(cube - cube[chosen]) > NEAR).any(axis=1))

@@ -36,7 +36,17 @@ def pick(memo: Memo, names: Iterable[str]) -> Lists:
 
 
 class Fit(NamedTuple):
-    """Whether a fit is due now, whether it should start from several places, and the `marks` to put into the next memo."""
+    """What `Refits` says about the next fit.
+
+    Parameters
+    ----------
+    is_due : bool
+        Whether a fit is due now.
+    is_restart : bool
+        Whether it should start from several places.
+    marks : dict of str to list of float
+        Numbers to put into the next memo.
+    """
 
     is_due: bool
     is_restart: bool

@@ -79,26 +79,58 @@ class CurvePrediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateScores:
-    """The candidates of a decision, with their expected improvement and their predicted cost."""
+    """The m candidates of a decision, with their expected improvement and their predicted cost.
 
-    gain: Floats  # (m,), expected improvement in the unit of the values
-    cost: Floats  # (m,), predicted cost in the budget's unit
-    front: Indices  # candidates that are Pareto-optimal in gain and cost
+    Parameters
+    ----------
+    gain : array (m,)
+        Expected improvement, in the unit of the values.
+    cost : array (m,)
+        Predicted cost, in the budget's unit.
+    front : array of int
+        The candidates that are Pareto-optimal in gain and cost.
+    chosen : int
+        The candidate that was chosen.
+    runner_up : int or None
+        The second best candidate.
+    least : float or None
+        The smallest gain that was allowed, if the policy has such a rule.
+    config : callable
+        Returns the config of a candidate by its number.
+    """
+
+    gain: Floats
+    cost: Floats
+    front: Indices
     chosen: int
     runner_up: int | None
-    least: float | None  # the smallest gain that was allowed, if the policy has such a rule
+    least: float | None
     config: Callable[[int], Config]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regions:
-    """What a stopping policy would do with a run, by its step and by the mean of its values since the plan was made."""
+    """What a stopping policy would do with a trial, by its step and by the mean of its values since the plan was made.
+
+    Parameters
+    ----------
+    trial : int
+        Number of the trial.
+    steps : array of int (n,)
+        Steps, ascending.
+    edges : array (m + 1,)
+        Edges of the cells of the mean, ascending, in the unit of the values.
+    action : array of int (n, m)
+        An index into `STOPPING_ACTIONS` for each cell; -1 where too few simulated futures pass.
+    means : array (k,)
+        The means of the trial at the first k of the steps.
+    """
 
     trial: int
-    steps: Indices  # (n,), ascending
-    edges: Floats  # (m + 1,), ascending: edges of the cells of the mean, in the unit of the values
-    action: Indices  # (n, m): an index into STOPPING_ACTIONS; -1 where too few simulated futures pass
-    means: Floats  # (k,), k <= n: the means of the run so far
+    steps: Indices
+    edges: Floats
+    action: Indices
+    means: Floats
 
 
 STOPPING_ACTIONS = ("continue", "stop", "train to the end")
@@ -117,7 +149,7 @@ class Prediction:
     candidate_scores : CandidateScores, optional
         Scores of all candidates.
     regions : Regions, optional
-        What a stopping policy would do with the run.
+        What a stopping policy would do with the trial.
     """
 
     curves: Sequence[CurvePrediction] = ()

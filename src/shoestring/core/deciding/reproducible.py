@@ -81,7 +81,20 @@ def find_best_of_rows(scores: Floats, best_is: Best, *, exact: bool = False) -> 
 
 
 def are_best(scores: Floats, best_is: Best, *, spread: float | None = None, exact: bool = False) -> Flags:
-    """Return which scores are equal to the best of their row; same shape as `scores`, (..., n)."""
+    """Return which scores are equal to the best of their row.
+
+    Parameters
+    ----------
+    scores : array (..., n)
+        The scores.
+    best_is, spread, exact
+        As for `find_best`.
+
+    Returns
+    -------
+    array of bool (..., n)
+        True for the scores that are equal to the best.
+    """
     heights = _to_heights(scores, best_is)
     best = heights.max(axis=-1, keepdims=True)
     if np.isnan(best).any():

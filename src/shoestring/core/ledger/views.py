@@ -7,8 +7,7 @@ tables and factors. Numbers that are fitted or sampled belong in the memo of an 
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, insort
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -118,39 +117,4 @@ class BetweenStops:
             if isinstance(entry, StateLoss):  # its process died too often, so the trial has failed
                 state.arrive(closed.trial)
             state.close(closed)
-        return state
-
-
-@dataclass(slots=True)
-class NotPromotedTrials:
-    """State of `NotPromoted`."""
-
-    sign: float
-    waiting: list[tuple[float, int]] = field(default_factory=list)  # (loss, trial), best first
-    losses: dict[int, float] = field(default_factory=dict)  # {trial: loss at the step}; inf: no loss was reported
-    ordered: dict[int, int] = field(default_factory=dict)  # {trial: the last step that was ordered}
-
-
-@dataclass(frozen=True, slots=True)
-class NotPromoted:
-    """The trials that reported a loss at `step` and were never ordered beyond it, best first."""
-
-    step: int
-
-    def start(self, definition: StudyDefinition) -> NotPromotedTrials:
-        return NotPromotedTrials(definition.sign)
-
-    def absorb(self, state: NotPromotedTrials, entry: Entry) -> NotPromotedTrials:
-        if isinstance(entry, Order):
-            was = state.ordered.get(entry.trial, 0)
-            state.ordered[entry.trial] = max(was, entry.until)
-            if was <= self.step < entry.until and math.isfinite(loss := state.losses.get(entry.trial, math.inf)):
-                del state.waiting[bisect_left(state.waiting, (loss, entry.trial))]
-        elif isinstance(entry, Receipt) and entry.step == self.step and entry.is_finished:
-            if entry.trial in state.losses:
-                return state  # a repeated step keeps its first loss
-            has_loss = entry.status == "ok" and entry.value is not None
-            state.losses[entry.trial] = state.sign * (entry.value or 0.0) if has_loss else math.inf
-            if has_loss and state.ordered[entry.trial] <= self.step:
-                insort(state.waiting, (state.losses[entry.trial], entry.trial))
         return state

@@ -32,7 +32,15 @@ NO_OPTION = 0.5  # stands for the option of an inactive choice; no option has th
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Points:
-    """m configs as numbers: points in the unit cube, and which of the optional parameters are active."""
+    """m configs as numbers: points in the unit cube, and which of the optional parameters are active.
+
+    Parameters
+    ----------
+    cube : array (m, dims)
+        One row per config: the place of each parameter on the unit interval.
+    active : array of bool (m, n)
+        Whether each of the n optional parameters is active.
+    """
 
     cube: Floats  # (m, dims)
     active: Flags  # (m, number of optional parameters)
@@ -41,16 +49,44 @@ class Points:
         return len(self.cube)
 
     def take(self, which: Any) -> Points:
-        """Return the points that an index array or a mask selects."""
+        """Return the points that an index array or a mask selects.
+
+        Parameters
+        ----------
+        which : array or slice
+            Indices, or a mask.
+
+        Returns
+        -------
+        Points
+            The selected points.
+        """
         return Points(self.cube[which], self.active[which])
 
     def join(self, others: Points) -> Points:
-        """Return these points followed by others."""
+        """Return these points followed by others.
+
+        Parameters
+        ----------
+        others : Points
+            Points of the same space.
+
+        Returns
+        -------
+        Points
+            All points.
+        """
         return Points(np.vstack([self.cube, others.cube]), np.vstack([self.active, others.active]))
 
 
 class Encoding:
-    """How the configs of one space are encoded."""
+    """How the configs of one space are encoded.
+
+    Parameters
+    ----------
+    space : Space
+        The search space.
+    """
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -79,13 +115,35 @@ class Encoding:
     # configs and points ----------------------------------------------------------------------------------------------
 
     def points(self, configs: Sequence[Config]) -> Points:
-        """Return configs of the space as points."""
+        """Return configs of the space as points.
+
+        Parameters
+        ----------
+        configs : sequence of Config
+            Configs of the space.
+
+        Returns
+        -------
+        Points
+            One point per config.
+        """
         cube = np.array([self.space.to_cube(config) for config in configs])
         active = np.array([[name in config for name in self.optional] for config in configs], dtype=bool)
         return Points(cube.reshape(len(configs), self.space.dims), active.reshape(len(configs), len(self.optional)))
 
     def snap(self, cube: Floats) -> Points:
-        """Return points of the cube, (m, dims), moved to the centres of their cells; inactive parameters are moved to 0.5."""
+        """Return points of the cube moved to the centres of their cells; inactive parameters are moved to 0.5.
+
+        Parameters
+        ----------
+        cube : array (m, dims)
+            Points of the unit cube.
+
+        Returns
+        -------
+        Points
+            The moved points.
+        """
         snapped = np.empty_like(cube)
         for j, parameter in enumerate(self._parameters):
             snapped[:, j] = _centres(parameter, cube[:, j])
@@ -97,18 +155,55 @@ class Encoding:
         return Points(snapped, active)
 
     def config(self, points: Points, index: int) -> dict[str, Any]:
-        """Return the config of one point; not for listed spaces, whose rows are their configs."""
+        """Return the config of one point; not for listed spaces, whose rows are their configs.
+
+        Parameters
+        ----------
+        points : Points
+            The points.
+        index : int
+            Which of them.
+
+        Returns
+        -------
+        dict
+            The values of the active parameters by name.
+        """
         return self.space.from_cube(points.cube[index])
 
     def free(self, points: Points) -> Flags:
-        """Return flags (m, dims): which coordinates can vary within the cells of the config. These are the active floats."""
+        """Return which coordinates can vary without leaving the cell of the config: those of the active floats.
+
+        Parameters
+        ----------
+        points : Points
+            The points.
+
+        Returns
+        -------
+        array of bool (m, dims)
+            True where the coordinate can vary.
+        """
         free = np.broadcast_to(self.is_continuous, points.cube.shape).copy()
         for k, j in self._switched:
             free[:, j] &= points.active[:, k]
         return free
 
     def values(self, dim: int, cube: Floats) -> Floats:
-        """Return the values at these places of one dimension, (m,); for a choice, the numbers of its options."""
+        """Return the values at places of one dimension.
+
+        Parameters
+        ----------
+        dim : int
+            The dimension of the cube.
+        cube : array (m,)
+            Places on the unit interval.
+
+        Returns
+        -------
+        array (m,)
+            The values; for a choice, the numbers of its options.
+        """
         return _values(self._parameters[dim], cube)
 
     def _is_active(self, name: str, snapped: Floats, known: dict[str, Flags]) -> Flags:
@@ -132,7 +227,18 @@ class Encoding:
     # what a model sees -----------------------------------------------------------------------------------------------
 
     def features(self, points: Points) -> Floats:
-        """Return the rows of numbers, (m, n_columns)."""
+        """Return the rows of numbers that a model sees.
+
+        Parameters
+        ----------
+        points : Points
+            The points.
+
+        Returns
+        -------
+        array (m, n_columns)
+            One row per point.
+        """
         features = np.zeros((len(points), self.n_columns))
         features[:, : self.numbers.size] = points.cube[:, self.numbers]
         features[:, self.numbers.size : self._first_option] = points.active
@@ -147,7 +253,18 @@ class Encoding:
         return features
 
     def on_simplex(self, points: Points) -> Floats:
-        """Return rows (m, columns) in which any two options of a choice are as far apart as the two ends of a number's range."""
+        """Return rows in which any two options of a choice are as far apart as the two ends of a number's range.
+
+        Parameters
+        ----------
+        points : Points
+            The points.
+
+        Returns
+        -------
+        array (m, columns)
+            One row per point; each choice has one column per option.
+        """
         features = self.features(points)
         corners = [
             (features[:, [column]] == np.arange(size)) * math.sqrt(0.5)

@@ -56,10 +56,30 @@ K1_GROWTH = {"fixed": 1.0, "small": 0.99, "normal": 0.95, "large": 0.89}
 class StoppingRule:
     """Optimal stopping for any search method. Its inputs are a curve of losses and the best loss so far.
 
-    `low` and `high` bound the losses and are mapped to errors 0 and 1; losses beyond a bound count as the bound. (For an
-    accuracy, pass 1 - accuracy.) The rule has no information about other runs: a caller with a surrogate checks condition
-    C2 itself.
+    The rule has no information about other runs: a caller with a surrogate checks condition C2 itself.
 
+    Parameters
+    ----------
+    n0, n_max : int
+        The steps before the plan; the steps of a full training.
+    k1, k2, cost : float
+        The loss of stopping a run that would have been the best, of finishing one that is not, and of one more step.
+    low, high : float
+        The losses that are mapped to errors 0 and 1; losses beyond a bound count as the bound. For an accuracy, pass
+        1 - accuracy.
+    n_paths, n_cells : int
+        The number of simulated curves, and the resolution of the decision table.
+    min_paths : int
+        A cell with fewer paths has no decision: the run continues.
+    min_survivors : int
+        The plan ends at the step at which fewer paths than this still run.
+    statistic : {"after_n0", "all"}
+        Whether the mean error is computed from the steps after `n0`, or from all of them.
+    noise_variance : float
+        The variance of one error, after mapping to [0, 1].
+
+    Examples
+    --------
         rule = StoppingRule(n0=8, n_max=50, k1=k1_schedule("normal", runs_done))
         plan = rule.plan(losses, incumbent, rng)     # once, after n0 steps: about 0.1 s at 100,000 paths
         decision = plan.decide(losses)               # after each further step: microseconds
@@ -77,7 +97,7 @@ class StoppingRule:
     min_paths: int = 30
     min_survivors: int = 1000
     statistic: Literal["after_n0", "all"] = "after_n0"
-    noise_variance: float = NOISE_VARIANCE  # of one error, after mapping to [0, 1]
+    noise_variance: float = NOISE_VARIANCE
 
     def __post_init__(self) -> None:
         if not 1 <= self.n0 < self.n_max:
@@ -93,7 +113,26 @@ class StoppingRule:
     ) -> StoppingPlan:
         """Solve the stopping problem from the first n0 losses; later losses are not used.
 
-        `incumbent` (inf if there is none) and the noise correction `xi` are in the unit of the losses.
+        Parameters
+        ----------
+        values : sequence of float
+            The losses of the run, at least `n0`.
+        incumbent : float
+            The best loss of the other runs; inf if there is none.
+        rng : numpy.random.Generator
+            Draws the simulated curves.
+        xi : float
+            The correction of the incumbent for noise, in the unit of the losses.
+
+        Returns
+        -------
+        StoppingPlan
+            The plan; its method `decide` is called after each further step.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than `n0` losses, or one of them is not a number.
         """
         if math.isnan(incumbent) or not 0.0 <= xi < math.inf:
             raise ValueError(f"incumbent={incumbent} must be a loss (inf if there is none) and xi={xi} not negative.")
@@ -113,7 +152,18 @@ class StoppingRule:
         return StoppingPlan(self, fit, decisions)
 
     def forecast(self, values: Floats | Sequence[float]) -> tuple[CurveFit, Floats, Floats]:
-        """Return the fit to the first n0 losses, and mean (m,) and covariance (m, m) of the errors after them."""
+        """Return the fit to the first n0 losses, and mean (m,) and covariance (m, m) of the errors after them.
+
+        Parameters
+        ----------
+        values : sequence of float
+            The losses of the run, at least `n0`.
+
+        Returns
+        -------
+        tuple of (CurveFit, array, array)
+            The fit, the mean and the covariance.
+        """
         errors = self.errors(values)
         if errors.size < self.n0:
             raise ValueError(f"values has {errors.size} steps, the plan needs n0={self.n0}: train further, then plan.")
@@ -122,15 +172,48 @@ class StoppingRule:
         return fit, *curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
 
     def losses(self, errors: Floats) -> Floats:
-        """Convert errors in [0, 1] to losses."""
+        """Convert errors in [0, 1] to losses.
+
+        Parameters
+        ----------
+        errors : array
+            The errors.
+
+        Returns
+        -------
+        array
+            The losses.
+        """
         return np.asarray(self.low + (self.high - self.low) * errors)
 
     def mean_error(self, errors: Floats) -> float:
-        """Return the statistic of a run from its errors after each step; there must be more than n0 of them."""
+        """Return the statistic of a run: its mean error.
+
+        Parameters
+        ----------
+        errors : array (n,)
+            The error after each step; there must be more than `n0`.
+
+        Returns
+        -------
+        float
+            The mean.
+        """
         return float(errors[self.n0 if self.statistic == "after_n0" else 0 :].mean())
 
     def errors(self, values: Floats | Sequence[float]) -> Floats:
-        """Convert losses (n,) to errors in [0, 1]."""
+        """Convert losses to errors in [0, 1].
+
+        Parameters
+        ----------
+        values : sequence of float
+            The losses.
+
+        Returns
+        -------
+        array (n,)
+            The errors.
+        """
         losses = np.asarray(values, dtype=np.float64)
         if losses.ndim != 1 or losses.size > self.n_max:
             raise ValueError(f"values of shape {losses.shape} must be one loss per step, at most n_max={self.n_max}.")
@@ -229,8 +312,24 @@ def noise_correction(iteration: int, noise_variance: float, failure_probability:
 def k1_schedule(growth: str | float, iteration: int, k1_initial: float = 100.0) -> float:
     """Return K_{1,t} = k1_initial / g^t. The loss of stopping grows, so early runs explore and late runs are finished.
 
-    `growth` is "fixed", "small", "normal", "large" or the number g in (0, 1]; `iteration` is 0 for the first run after
-    the initial design. The result may overflow to inf, which ends all stopping.
+    Parameters
+    ----------
+    growth : {"fixed", "small", "normal", "large"} or float
+        The number g in (0, 1], or a name for it.
+    iteration : int
+        The number t: 0 for the first run after the initial design.
+    k1_initial : float
+        The loss at t = 0.
+
+    Returns
+    -------
+    float
+        The loss of stopping a run that would have been the best. It may overflow to inf, which ends all stopping.
+
+    Raises
+    ------
+    ValueError
+        If `growth` or `iteration` is out of range.
     """
     g = K1_GROWTH.get(growth) if isinstance(growth, str) else growth
     if g is None or not 0.0 < g <= 1.0 or iteration < 0:

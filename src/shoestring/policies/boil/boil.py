@@ -55,23 +55,9 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Decision, Memo, Train
-from shoestring.core.deciding.memo import Refits, pick
-from shoestring.core.deciding.policy import (
-    ALL_TRIED,
-    QUEUED_OR_INTERRUPTED_LABELS,
-    continue_trial,
-    find_untried_config,
-    is_in_design,
-    nothing_to_train,
-    start_trial,
-)
-from shoestring.core.deciding.reproducible import reaches
-from shoestring.core.deciding.why_text import Labels, WhyText, describe_phase
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
-from shoestring.core.values.checks import require_between, require_one_of, require_whole
+from shoestring.core.deciding.memo import pick
+from shoestring.core.deciding.policy import ALL_TRIED, QUEUED_OR_INTERRUPTED_LABELS
+from shoestring.core.deciding.why_text import describe_phase
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import Floor, estimate_log_condition
 from shoestring.models.boil.choice import Rule
@@ -80,6 +66,26 @@ from shoestring.policies.boil.next_run import NextRun, RunSearch
 from shoestring.policies.boil.prefixes import Augmentation, PrefixRule
 from shoestring.policies.boil.score_model import MODEL_MEMO, ModelSettings, Score, ScoreModel, fit_score_model
 from shoestring.policies.config_table import ConfigsView, ConfigTable
+from shoestring.policy import (
+    Decision,
+    Labels,
+    Ledger,
+    Memo,
+    Order,
+    Refits,
+    Train,
+    Trial,
+    WhyText,
+    continue_trial,
+    find_untried_config,
+    is_in_design,
+    nothing_to_train,
+    reaches,
+    require_between,
+    require_one_of,
+    require_whole,
+    start_trial,
+)
 
 _PHASES = {
     "initial design": "part of the initial design",

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import are_apart, compare_scores
-from shoestring.core.deciding.decision import Why
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.encoding import Points
-from shoestring.core.space.space import Config
+from shoestring.core.deciding.comparison import are_apart
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.models.boil.choice import CostPlane, Peak, Rule, RunPrediction, Tradeoff, choose, find_largest_mean
 from shoestring.models.boil.score_process import RunLengths
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.score_model import ScoreModel
 from shoestring.policies.config_table import ConfigTable, Pool
+from shoestring.policy import Config, Ledger, Points, Why, compare_scores
 
 SCORE_NAME = "expected improvement of the score for its cost"
 

@@ -18,9 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Memo
 from shoestring.core.deciding.memo import Lists
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.arrays import Floats
 from shoestring.models.boil.augmentation import (
     Floor,
@@ -33,6 +31,7 @@ from shoestring.models.boil.augmentation import (
 from shoestring.models.boil.score_process import ProcessParameters, RunLengths, TimeKernel, product_kernel
 from shoestring.models.gp.posterior import GP, condition
 from shoestring.policies.boil.run_curves import CurveRun
+from shoestring.policy import Ledger, Memo
 
 # Prefixes of all runs together: by then the effect of time is well known, and each prefix slows all later decisions.
 MAX_PREFIXES = 1000

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
 from shoestring.core.values.arrays import Floats
+from shoestring.policy import Ledger, Trial
 
 
 @dataclass(frozen=True, slots=True, eq=False)

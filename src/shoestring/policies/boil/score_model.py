@@ -20,11 +20,6 @@ from typing import Literal
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_scores
-from shoestring.core.deciding.decision import Memo, Why
-from shoestring.core.deciding.memo import Refits
-from shoestring.core.deciding.reproducible import find_best
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.boil.choice import CostPlane
 from shoestring.models.boil.compression import CurveMatrix, Preference, reward_shift
@@ -35,6 +30,7 @@ from shoestring.models.loss_scaling import fit_scaling
 from shoestring.policies.boil.prefixes import ModelRow, Prefixes, PrefixRule, add_prefixes, model_rows
 from shoestring.policies.boil.run_curves import CurveRun, read_finished_runs
 from shoestring.policies.config_table import ConfigTable
+from shoestring.policy import Ledger, Memo, Refits, Why, compare_scores, find_best
 
 Score = Literal["compressed", "tail_mean", "log", "average", "last_mean"]
 PREFERENCES: dict[Score, Preference] = {

@@ -33,37 +33,14 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import are_apart, compare_scores, find_runner_up
-from shoestring.core.deciding.decision import Decision, Memo, Why
-from shoestring.core.deciding.memo import Lists, Refits
-from shoestring.core.deciding.policy import (
-    ALL_TRIED,
-    QUEUED_OR_INTERRUPTED_LABELS,
-    find_finished_trials,
-    find_untried_config,
-    is_in_design,
-    nothing_to_train,
-    start_trial,
-    train_queued_or_interrupted,
-)
-from shoestring.core.deciding.prediction import (
-    BEST_VALUE_BY_STEP,
-    MAX_CURVES,
-    CandidateScores,
-    CurvePrediction,
-    Prediction,
-    put_first,
-)
-from shoestring.core.deciding.reproducible import LOG_SPREAD, Best, sort_best_first
-from shoestring.core.deciding.why_text import Labels, WhyText, describe_phase
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
-from shoestring.core.space.encoding import Points
+from shoestring.core.deciding.comparison import are_apart, find_runner_up
+from shoestring.core.deciding.memo import Lists
+from shoestring.core.deciding.policy import ALL_TRIED, QUEUED_OR_INTERRUPTED_LABELS, find_finished_trials
+from shoestring.core.deciding.prediction import BEST_VALUE_BY_STEP, MAX_CURVES, put_first
+from shoestring.core.deciding.reproducible import Best
+from shoestring.core.deciding.why_text import describe_phase
 from shoestring.core.space.parameters import Scalar
-from shoestring.core.space.space import Config
 from shoestring.core.values.arrays import Flags, Floats, Indices
-from shoestring.core.values.checks import require_one_of, require_whole, require_within
 from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.candidate_search import (
     Findings,
@@ -80,6 +57,33 @@ from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Pool
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
+from shoestring.policy import (
+    LOG_SPREAD,
+    CandidateScores,
+    Config,
+    CurvePrediction,
+    Decision,
+    Labels,
+    Ledger,
+    Memo,
+    Order,
+    Points,
+    Prediction,
+    Refits,
+    Trial,
+    Why,
+    WhyText,
+    compare_scores,
+    find_untried_config,
+    is_in_design,
+    nothing_to_train,
+    require_one_of,
+    require_whole,
+    require_within,
+    sort_best_first,
+    start_trial,
+    train_queued_or_interrupted,
+)
 
 Acquisition = Literal["ei", "eipu", "ei_cool", "ei_alpha", "cei"]
 DESIGN = "initial design"
@@ -183,7 +187,7 @@ class CostAwareEI:
         if (self.cost_model == "transfer") != bool(self.transferred):
             raise PolicyError(
                 f"CostAwareEI(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
-                "is fitted with `shoestring.policies.cost_aware.trial_costs.transfer_costs`. Give both or neither."
+                "is fitted with `shoestring.transfer_costs`. Give both or neither."
             )
 
     # deciding --------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ The models of `models.cost_aware.cost_models` are fitted to the trials that were
 configurations cost the same. The models work in seconds, and only the cost of an order is in the budget's unit, so a rate in
 dollars changes no choice, not even by rounding. In an epoch budget every whole trial costs its steps, and all costs are equal.
 
-`transfer_costs` fits a model to earlier studies, for `CostAwareEI(cost_model="transfer", transferred=...)`.
+`fit_earlier_costs` fits a model to earlier studies, for `CostAwareEI(cost_model="transfer", transferred=...)`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Memo, Train
-from shoestring.core.deciding.memo import Refits
-from shoestring.core.deciding.reproducible import reaches
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
-from shoestring.core.space.encoding import Points
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.models.cost_aware.cost_features import CostFeatures
@@ -33,6 +27,7 @@ from shoestring.models.cost_aware.cost_models import (
 )
 from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_transfer, pack, unpack
 from shoestring.policies.config_table import ConfigsView, ConfigTable
+from shoestring.policy import Ledger, Memo, Points, Refits, Train, Trial, reaches
 
 _REFITS = Refits(dense_until=30, every=5, key="cost_fitted_at")  # of a Gaussian process; by trials trained to their end
 
@@ -110,36 +105,13 @@ class TrialCosts:
         return replace(order, expected_cost=expected, reserve=most if most <= self.ledger.left else expected)
 
 
-def transfer_costs(
+def fit_earlier_costs(
     studies: Sequence[Ledger],
     parameters: Sequence[str],
-    *,
-    task_meta: Sequence[Sequence[float]] | None = None,
-    meta: Sequence[float] = (),
+    task_meta: Sequence[Sequence[float]] | None,
+    meta: Sequence[float],
 ) -> dict[str, list[float]]:
-    """Return a linear model of the log seconds of whole trials in earlier studies, for `CostAwareEI(transferred=...)`.
-
-    Parameters
-    ----------
-    studies : sequence of Ledger
-        Ledgers of earlier studies of one space, each with a trial that was trained to its end.
-    parameters : sequence of str
-        Names of the parameters that the cost depends on.
-    task_meta : sequence of sequences of float, optional
-        Numbers that describe each study, such as log rows, log columns and classes of its data.
-    meta : sequence of float
-        The same numbers for the new study.
-
-    Returns
-    -------
-    dict
-        The model as named lists of numbers.
-
-    Raises
-    ------
-    PolicyError
-        The spaces differ, a study has no trial that was trained to its end, or a parameter does not exist.
-    """
+    """Return a linear model of the log seconds of whole trials in earlier studies; see `shoestring.transfer_costs`."""
     tasks = []
     for ledger in studies:
         if ledger.space != studies[0].space:

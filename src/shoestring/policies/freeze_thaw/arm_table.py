@@ -14,16 +14,31 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shoestring.core.deciding.decision import NO_WHY, Decision, Memo, Train, Wait, Why
-from shoestring.core.deciding.memo import Refits
-from shoestring.core.deciding.policy import continue_trial, find_untried_config, nothing_to_train, start_trial
-from shoestring.core.ledger.entries import Entry, Order, Receipt, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.encoding import Encoding, Points
-from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats, Indices, first_true
 from shoestring.core.values.randomness import points, stream
 from shoestring.errors import PolicyError
+from shoestring.policy import (
+    NO_WHY,
+    Config,
+    Decision,
+    Encoding,
+    Entry,
+    Ledger,
+    Memo,
+    Order,
+    Points,
+    Receipt,
+    Refits,
+    Space,
+    StudyDefinition,
+    Train,
+    Wait,
+    Why,
+    continue_trial,
+    find_untried_config,
+    nothing_to_train,
+    start_trial,
+)
 
 _DEFAULT_ARMS = 100  # the decision times in the documentation hold for this number
 # Refits are due by number of receipts: early losses change the parameters most; later a fit costs more and changes them less.

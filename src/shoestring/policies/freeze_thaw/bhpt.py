@@ -44,17 +44,24 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_losses, compare_scores
-from shoestring.core.deciding.decision import Decision, Why
-from shoestring.core.deciding.prediction import Prediction
-from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.arrays import Floats, first_true
-from shoestring.core.values.checks import require_at_least, require_one_of, require_within
 from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
 from shoestring.policies.freeze_thaw.arm_table import ARM_LABELS, ArmLimits, ArmsView, compute_limits, train_arm
 from shoestring.policies.freeze_thaw.curve_policy import CurveForecast, CurvePolicy, mix
+from shoestring.policy import (
+    Decision,
+    Labels,
+    Ledger,
+    Order,
+    Prediction,
+    Why,
+    WhyText,
+    compare_losses,
+    compare_scores,
+    require_at_least,
+    require_one_of,
+    require_within,
+)
 
 if TYPE_CHECKING:
     from shoestring.policies.freeze_thaw.learned import LearnedRule

@@ -16,13 +16,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from shoestring.core.deciding.comparison import find_runner_up
-from shoestring.core.deciding.decision import NO_MEMO, Decision, Memo, Why
-from shoestring.core.deciding.prediction import CurvePrediction, Prediction, put_first
-from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.deciding.prediction import put_first
 from shoestring.core.values.arrays import Floats
-from shoestring.core.values.checks import require_between, require_one_of, require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.freeze_thaw.arm_curves import CurveParameters, Curves
 from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior
@@ -45,6 +40,20 @@ from shoestring.policies.freeze_thaw.arm_table import (
     compute_limits,
     decide_without_choice,
     train_arm,
+)
+from shoestring.policy import (
+    NO_MEMO,
+    CurvePrediction,
+    Decision,
+    Ledger,
+    Memo,
+    Order,
+    Prediction,
+    Why,
+    require_between,
+    require_one_of,
+    require_whole,
+    sort_best_first,
 )
 
 ParametersSetting = Literal["sampled", "most_probable"] | Sequence[float]

@@ -23,16 +23,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_scores, find_runner_up
-from shoestring.core.deciding.decision import Decision, Memo
-from shoestring.core.deciding.prediction import CurvePrediction, Prediction, put_first
-from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, sort_best_first
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.encoding import Encoding
+from shoestring.core.deciding.comparison import find_runner_up
+from shoestring.core.deciding.prediction import put_first
 from shoestring.core.values.arrays import Floats, Indices
-from shoestring.core.values.checks import require_whole
 from shoestring.errors import PolicyError
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.fit import carry_gp
@@ -49,6 +42,21 @@ from shoestring.policies.freeze_thaw.arm_table import (
     compute_limits,
     decide_without_choice,
     train_arm,
+)
+from shoestring.policy import (
+    LOG_SPREAD,
+    CurvePrediction,
+    Decision,
+    Encoding,
+    Labels,
+    Ledger,
+    Memo,
+    Order,
+    Prediction,
+    compare_scores,
+    find_best,
+    require_whole,
+    sort_best_first,
 )
 
 _FIRST_ARMS = 3  # fewer losses have no information about length-scales

@@ -21,19 +21,29 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_losses, compare_scores
-from shoestring.core.deciding.decision import Decision, Train, Wait, Why
-from shoestring.core.deciding.policy import continue_trial, nothing_to_train, start_trial
-from shoestring.core.deciding.prediction import BEST_VALUE_BY_STEP, Prediction, put_first
-from shoestring.core.deciding.reproducible import reaches, sort_best_first
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.space import Config
+from shoestring.core.deciding.prediction import BEST_VALUE_BY_STEP, put_first
 from shoestring.core.values.arrays import Floats, first_true
 from shoestring.models.freeze_thaw.action_value import ValuePlan
 from shoestring.models.thrift.lowest_losses import LowestLosses, predict_lowest_losses, predict_with_reach
 from shoestring.models.thrift.network import load_shipped_networks
 from shoestring.policies.thrift.network_input import NetworkInput, make_network_input
+from shoestring.policy import (
+    Config,
+    Decision,
+    Ledger,
+    Order,
+    Prediction,
+    Train,
+    Wait,
+    Why,
+    compare_losses,
+    compare_scores,
+    continue_trial,
+    nothing_to_train,
+    reaches,
+    sort_best_first,
+    start_trial,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_scores
-from shoestring.core.deciding.decision import Why
-from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, sort_best_first
-from shoestring.core.deciding.why_text import Labels
 from shoestring.core.values.arrays import Flags, Floats, Indices
-from shoestring.core.values.checks import require_whole
 from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior
 from shoestring.models.freeze_thaw.rollout_value import roll_out
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.policies.freeze_thaw.arm_table import ARM_LABELS, ArmLimits
 from shoestring.policies.freeze_thaw.curve_policy import CurveForecast, CurvePolicy, ParametersSetting
+from shoestring.policy import LOG_SPREAD, Labels, Why, compare_scores, find_best, require_whole, sort_best_first
 
 _SHORTLIST = 16  # arms compared
 _NODES = 3  # losses simulated in a stage

@@ -4,6 +4,6 @@ Karnin, Koren and Somekh, ICML 2013 (`sequential_halving`); Jamieson and Talwalk
 (Hyperband); Li et al., arXiv:1810.05934 (ASHA).
 
 The default policy, `thrift`, begins with `sequential_halving`; read it with `halving_rounds` (the arms of a round).
-`successive_halving`, `hyperband` and `asha` share the settings and rungs in `brackets`; the first two also share its brackets,
-and `asha` promotes without waiting. `top_k_after_one` is the simplest rule that knows its budget.
+`asha`, `successive_halving` and `hyperband` share the settings in `rungs`; the last two also share `brackets`, and `asha`
+promotes without waiting. `top_k_after_one` is the simplest rule that knows its budget.
 """

@@ -21,9 +21,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_race
-from shoestring.core.deciding.decision import Decision, Train, Why
-from shoestring.core.deciding.policy import (
+from shoestring.policies.halving.rungs import NotPromoted, RungSettings, compare_race, rung_steps
+from shoestring.policy import (
+    Decision,
+    Ledger,
+    Train,
+    Why,
     continue_trial,
     find_interrupted,
     find_untried_config,
@@ -31,9 +34,6 @@ from shoestring.core.deciding.policy import (
     start_trial,
     train_best_unfinished,
 )
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.views import NotPromoted
-from shoestring.policies.halving.brackets import RungSettings, rung_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,9 @@ class ASHA(RungSettings):
         config = find_untried_config(ledger)
         if config is not None:
             return start_trial(ledger, config, rungs[0], why={"rung": 0})
-        order = train_best_unfinished(ledger, "no configuration is left: the best trial is trained on", stops=rungs)
+        order = train_best_unfinished(
+            ledger, "no configuration is left: the best trial is trained further", stops=rungs
+        )
         return order or nothing_to_train(ledger)
 
     def _promote(self, ledger: Ledger, rungs: tuple[int, ...]) -> Train | None:

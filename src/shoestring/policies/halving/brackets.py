@@ -15,8 +15,6 @@ unfinished trials to their end.
 A trial belongs to the bracket that was the newest when it was started. Each rung above the first begins with an order whose memo
 lists its arms (see `halving_rounds`). With many workers many brackets are under way, nearly all of them waiting for one long
 training, so a decision reads only the brackets in which an order was closed.
-
-`RungSettings` and the functions below it are shared by ASHA, successive halving and Hyperband.
 """
 
 from __future__ import annotations
@@ -24,23 +22,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from shoestring.core.deciding.decision import NO_MEMO, Decision, Memo, Train
-from shoestring.core.deciding.policy import (
-    continue_trial,
-    find_untried_config,
-    nothing_to_train,
-    start_trial,
-    train_best_unfinished,
-)
-from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Amendment, Entry, Order, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.order_closing import OpenOrders
-from shoestring.core.space.space import Config
-from shoestring.core.values.checks import require_reduction_factor, require_whole
 from shoestring.policies.halving.halving_rounds import (
     Round,
     describe_cut,
@@ -50,6 +34,23 @@ from shoestring.policies.halving.halving_rounds import (
     make_round_memo,
     rank_arms,
     read_round,
+)
+from shoestring.policy import (
+    NO_MEMO,
+    Amendment,
+    Config,
+    Decision,
+    Entry,
+    Ledger,
+    Memo,
+    Order,
+    StudyDefinition,
+    Train,
+    continue_trial,
+    find_untried_config,
+    nothing_to_train,
+    start_trial,
+    train_best_unfinished,
 )
 
 Plan = Callable[[int], "Sequence[Rung]"]  # number of a bracket -> its rungs
@@ -85,7 +86,7 @@ def _fill(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> T
 def _begin(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> Decision:
     """Return the first order of the next bracket, or of the best unfinished trial if no configuration is left."""
     if config is None:
-        order = train_best_unfinished(ledger, "no configuration is left: the best trial is trained on")
+        order = train_best_unfinished(ledger, "no configuration is left: the best trial is trained further")
         return order or nothing_to_train(ledger)
     bracket = now.newest + 1
     return _open(ledger, config, bracket, plan(bracket)[0], 0, 0, make_round_memo((bracket, 0), ()))
@@ -207,44 +208,11 @@ def add_finished(memo: Memo, brackets: Iterable[int]) -> Memo:
     return {**memo, "through": numbers} if numbers else memo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RungSettings:
-    """Settings that ASHA, successive halving and Hyperband share."""
-
-    why_labels: ClassVar[Labels] = {
-        "arm": "place in the bracket (number, from 0)",
-        "at": "steps trained before (steps)",
-        "bracket": "bracket (number, from 0)",
-        "of": "new configurations of the bracket (number)",
-        "rung": "rung (number, from 0)",
-        "was": "state of the trial",
-    }
-    reduction_factor: int = 3  # one trial in this many is promoted
-    min_steps: int = 1  # a new trial is trained for at least this many steps
-
-    def __post_init__(self) -> None:
-        require_reduction_factor(self)
-        require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
-
-    @staticmethod
-    def describe_why(order: Order) -> WhyText:
-        why = order.why
-        if "arm" not in why or "of" not in why:
-            return WhyText()
-        return WhyText(clauses=(f"configuration {int(str(why['arm'])) + 1} of {why['of']} in its bracket",))
-
-
 class Rung(NamedTuple):
     """The number of arms of a rung, and the step up to which they are trained."""
 
     arms: int
     until: int
-
-
-def count_halvings(max_steps: int, min_steps: int, reduction_factor: int) -> int:
-    """Return floor(log_eta(R)); a little is added because log(243) / log(3) is 4.999… in floating point."""
-    units = max(1.0, max_steps / min_steps)
-    return math.floor(math.log(units) / math.log(reduction_factor) + 1e-9)
 
 
 def make_rungs(arms: int, halvings: int, max_steps: int, reduction_factor: int) -> list[Rung]:
@@ -256,14 +224,3 @@ def make_rungs(arms: int, halvings: int, max_steps: int, reduction_factor: int) 
         )
         for i in range(halvings + 1)
     ]
-
-
-@lru_cache(maxsize=64)
-def rung_steps(max_steps: int, min_steps: int, reduction_factor: int) -> tuple[int, ...]:
-    """Return the steps min_steps * eta**k below full training, then full training."""
-    steps = []
-    step = min_steps
-    while step < max_steps:
-        steps.append(step)
-        step *= reduction_factor
-    return (*steps, max_steps)

@@ -16,12 +16,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_race, name_score
-from shoestring.core.deciding.decision import NO_WHY, Memo, Why
-from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.ledger.entries import Amendment, Entry, Order, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
+from shoestring.policies.halving.rungs import compare_race, name_score
+from shoestring.policy import (
+    NO_WHY,
+    Amendment,
+    Entry,
+    Ledger,
+    Memo,
+    Order,
+    StudyDefinition,
+    Trial,
+    Why,
+    sort_best_first,
+)
 
 
 @dataclass(slots=True)

@@ -23,9 +23,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Decision
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.policies.halving.brackets import Rung, RungSettings, count_halvings, decide_in_brackets, make_rungs
+from shoestring.policies.halving.brackets import Rung, decide_in_brackets, make_rungs
+from shoestring.policies.halving.rungs import RungSettings, count_halvings
+from shoestring.policy import Decision, Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,22 +39,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_race
-from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Decision, Memo, Train, Wait, Why
-from shoestring.core.deciding.policy import (
-    continue_trial,
-    find_untried_config,
-    nothing_to_train,
-    start_trial,
-    train_best_unfinished,
-)
-from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
-from shoestring.core.ledger.views import NotPromoted
 from shoestring.core.space.parameters import Scalar
-from shoestring.core.values.checks import require_between, require_reduction_factor, require_whole
+from shoestring.core.values.checks import require_reduction_factor
 from shoestring.policies.halving.halving_rounds import (
     ROUND_VIEW,
     Round,
@@ -64,6 +50,28 @@ from shoestring.policies.halving.halving_rounds import (
     find_listed_arm,
     make_round_memo,
     rank_arms,
+)
+from shoestring.policies.halving.rungs import NotPromoted, compare_race
+from shoestring.policy import (
+    NO_MEMO,
+    NO_WHY,
+    Decision,
+    Labels,
+    Ledger,
+    Memo,
+    Order,
+    Train,
+    Trial,
+    Wait,
+    Why,
+    WhyText,
+    continue_trial,
+    find_untried_config,
+    nothing_to_train,
+    require_between,
+    require_whole,
+    start_trial,
+    train_best_unfinished,
 )
 
 _STEPS_PER_ARM = 2  # least steps in the budget for each new trial: its first step, and one for a leading arm

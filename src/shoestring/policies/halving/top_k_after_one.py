@@ -15,12 +15,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Decision, Train, Wait, Why
-from shoestring.core.deciding.policy import find_untried_config, nothing_to_train, start_trial, train_best_unfinished
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.space import Config
-from shoestring.core.values.checks import require_between
+from shoestring.policy import (
+    Config,
+    Decision,
+    Labels,
+    Ledger,
+    Train,
+    Wait,
+    Why,
+    find_untried_config,
+    nothing_to_train,
+    require_between,
+    start_trial,
+    train_best_unfinished,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +49,7 @@ class TopKAfterOne:
         trials = ledger.trials
         if any(trials[open_order.order.trial].steps == 0 for open_order in ledger.open_orders.values()):
             return Wait()  # the best is unknown until all trials have their first loss
-        if ledger.max_steps > 1 and (order := train_best_unfinished(ledger, "the best trial is trained on")):
+        if ledger.max_steps > 1 and (order := train_best_unfinished(ledger, "the best trial is trained further")):
             return order
         config = find_untried_config(ledger)
         return nothing_to_train(ledger) if config is None else self._open(ledger, config)

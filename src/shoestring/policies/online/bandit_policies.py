@@ -16,21 +16,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_scores
-from shoestring.core.deciding.decision import Decision
-from shoestring.core.deciding.reproducible import find_best
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.entries import Entry, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Scalar
-from shoestring.core.space.space import Config
 from shoestring.core.values.arrays import Floats
-from shoestring.core.values.checks import require_between, require_share, require_whole, require_within
 from shoestring.core.values.randomness import point
 from shoestring.models.online.bandits import draw, epsilon_greedy, exp3s, exp3s_update, softmax, ucb1_bounds
 from shoestring.models.online.query_rules import query_by_chance
 from shoestring.policies.online.online_policy import ROUND_LABELS, OnlinePolicy
 from shoestring.policies.online.online_run import RunState, RunView, find_next_queued, order_round, wait_or_finish
+from shoestring.policy import (
+    Config,
+    Decision,
+    Entry,
+    Labels,
+    Ledger,
+    StudyDefinition,
+    compare_scores,
+    find_best,
+    require_between,
+    require_share,
+    require_whole,
+    require_within,
+)
 
 
 @dataclass(slots=True)

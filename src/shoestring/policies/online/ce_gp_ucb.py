@@ -32,20 +32,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import NO_MEMO, NO_WHY, Decision, Memo
-from shoestring.core.deciding.memo import Refits
-from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Scalar
-from shoestring.core.values.checks import (
-    require_at_least,
-    require_between,
-    require_one_of,
-    require_share,
-    require_whole,
-    require_within,
-)
 from shoestring.models.gp.kernels import Family
 from shoestring.models.online.query_rules import (
     beta_schedule,
@@ -58,6 +45,23 @@ from shoestring.models.online.time_varying import fit_forgetting_rate, forgettin
 from shoestring.policies.online.drift_model import DriftState, DriftView, Proposal
 from shoestring.policies.online.online_policy import ROUND_LABELS, OnlinePolicy, describe_query
 from shoestring.policies.online.online_run import find_next_queued, order_round, wait_or_finish
+from shoestring.policy import (
+    NO_MEMO,
+    NO_WHY,
+    Decision,
+    Labels,
+    Ledger,
+    Memo,
+    Order,
+    Refits,
+    WhyText,
+    require_at_least,
+    require_between,
+    require_one_of,
+    require_share,
+    require_whole,
+    require_within,
+)
 
 _REFITS = Refits(first=8, growth=2.0)  # fits of the forgetting rate, by the number of observed rewards
 _FIT_OBSERVATIONS = 256  # the newest observations that a fit uses: its time grows with their cube

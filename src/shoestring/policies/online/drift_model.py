@@ -16,12 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_scores
-from shoestring.core.deciding.decision import Why
-from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.ledger.entries import Entry, StudyDefinition
-from shoestring.core.space.encoding import Encoding, Points
-from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats, Indices
 from shoestring.models.gp.kernels import Family, Kernel, kernel_for
 from shoestring.models.online.query_rules import (
@@ -34,6 +28,17 @@ from shoestring.models.online.query_rules import (
 from shoestring.models.online.time_varying import TimeVaryingGP
 from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP, merge_modes
 from shoestring.policies.online.online_run import RunState, RunView
+from shoestring.policy import (
+    Config,
+    Encoding,
+    Entry,
+    Points,
+    Space,
+    StudyDefinition,
+    Why,
+    compare_scores,
+    sort_best_first,
+)
 
 _MAX_SCORED_CONFIGS = 2_000  # finite spaces of up to this size are scored config by config; listed rows always are
 _CANDIDATES = 1000  # random points for PI and EI if the space is not finite

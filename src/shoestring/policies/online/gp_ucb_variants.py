@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from shoestring.core.deciding.decision import NO_MEMO, Memo
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.values.checks import require_whole, require_within
 from shoestring.models.online.query_rules import reset_block
 from shoestring.policies.online.ce_gp_ucb import CEGPUCB
 from shoestring.policies.online.drift_model import DriftView
+from shoestring.policy import NO_MEMO, Ledger, Memo, require_whole, require_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,13 +14,10 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from shoestring.core.deciding.why_text import Labels, WhyText
 from shoestring.core.ledger.budget import parse_duration_s
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.values.checks import require_between, require_one_of, require_within
 from shoestring.errors import BudgetError, PolicyError
 from shoestring.policies.online.online_run import RUN, RunView
+from shoestring.policy import Labels, Ledger, Order, WhyText, require_between, require_one_of, require_within
 
 ROUND_LABELS = {
     "query": "rule that decided whether to validate",

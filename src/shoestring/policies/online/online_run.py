@@ -21,11 +21,22 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from shoestring.core.deciding.decision import NO_MEMO, Decision, Finish, Memo, Train, Wait, Why
-from shoestring.core.ledger.entries import Entry, Order, Receipt, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.running_totals import upper_quantile
-from shoestring.core.space.space import Config
+from shoestring.policy import (
+    NO_MEMO,
+    Config,
+    Decision,
+    Entry,
+    Finish,
+    Ledger,
+    Memo,
+    Order,
+    Receipt,
+    StudyDefinition,
+    Train,
+    Wait,
+    Why,
+)
 
 RUN = 0  # the number of the one trial
 _RECENT_GAINS = 10  # gains whose median size is the unit

@@ -13,14 +13,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Decision, Why
-from shoestring.core.deciding.policy import continue_trial, find_interrupted, nothing_to_train, start_trial
-from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Entry, Order, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.space import Config
-from shoestring.core.values.checks import require_whole
 from shoestring.core.values.strict_json import dumps
+from shoestring.policy import (
+    Config,
+    Decision,
+    Entry,
+    Labels,
+    Ledger,
+    Order,
+    StudyDefinition,
+    Why,
+    WhyText,
+    continue_trial,
+    find_interrupted,
+    nothing_to_train,
+    require_whole,
+    start_trial,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Decision, Finish
-from shoestring.core.deciding.policy import find_untried_config, start_trial
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.ledger import Ledger
+from shoestring.policy import Decision, Finish, Labels, Ledger, find_untried_config, start_trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

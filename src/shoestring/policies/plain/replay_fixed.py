@@ -16,13 +16,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Decision, Train, Wait
-from shoestring.core.deciding.policy import find_untried_config, nothing_to_train, start_trial
-from shoestring.core.deciding.why_text import Labels, WhyText
-from shoestring.core.ledger.entries import Amendment, Entry, Order, StudyDefinition
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.checks import is_whole
 from shoestring.errors import PolicyError
+from shoestring.policy import (
+    Amendment,
+    Decision,
+    Entry,
+    Labels,
+    Ledger,
+    Order,
+    StudyDefinition,
+    Train,
+    Wait,
+    WhyText,
+    find_untried_config,
+    nothing_to_train,
+    start_trial,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

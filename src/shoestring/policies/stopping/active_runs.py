@@ -24,11 +24,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from shoestring.core.deciding.decision import NO_WHY, Memo, Why
 from shoestring.core.deciding.memo import Lists, pick
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
 from shoestring.policies.stopping.error_range import ErrorRange
+from shoestring.policy import NO_WHY, Ledger, Memo, Trial, Why
 
 _NEVER_STOPPED = -1
 INCOMPLETE_CURVE: Why = {"phase": "no stopping check", "reason": "a step was not validated"}

@@ -48,15 +48,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from shoestring.core.deciding.comparison import compare
-from shoestring.core.deciding.decision import Memo, Why
-from shoestring.core.deciding.prediction import CurvePrediction, Regions
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.arrays import Floats
-from shoestring.core.values.checks import require_between, require_one_of, require_whole, require_within
 from shoestring.core.values.randomness import stream
 from shoestring.errors import PolicyError
 from shoestring.models.stopping.optimal_stopping import (
@@ -88,6 +81,20 @@ from shoestring.policies.stopping.surrogate import (
 )
 from shoestring.policies.stopping.ucb_policy import UcbPolicy, label_stopping_check
 from shoestring.policies.stopping.ucb_search import UcbChoice
+from shoestring.policy import (
+    CurvePrediction,
+    Labels,
+    Ledger,
+    Memo,
+    Regions,
+    Trial,
+    Why,
+    compare,
+    require_between,
+    require_one_of,
+    require_whole,
+    require_within,
+)
 
 _LENGTHS = "lengths_"  # prefix of the names of the second surrogate in the memo
 _REFIT_LENGTHS = 10  # trials between two fits of the second surrogate, as in the paper: C2 needs no precise deviations

@@ -29,12 +29,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Decision, Why
-from shoestring.core.deciding.policy import ALL_TRIED, continue_trial, nothing_to_train, start_trial
-from shoestring.core.deciding.reproducible import reaches
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.values.checks import require_between
+from shoestring.core.deciding.policy import ALL_TRIED
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.stopping.active_runs import ActiveRuns
 from shoestring.policies.stopping.surrogate import (
@@ -47,6 +42,17 @@ from shoestring.policies.stopping.surrogate import (
 )
 from shoestring.policies.stopping.ucb_policy import CHOICE_LABELS, UcbPolicy, explain_choice
 from shoestring.policies.stopping.ucb_search import UcbChoice
+from shoestring.policy import (
+    Decision,
+    Labels,
+    Ledger,
+    Why,
+    continue_trial,
+    nothing_to_train,
+    reaches,
+    require_between,
+    start_trial,
+)
 
 _FORM = SurrogateForm(family="se")
 _NEARLY_FULL = 0.9  # a length above this share of a full training becomes a full training

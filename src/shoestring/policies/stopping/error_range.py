@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import fit_scaling
+from shoestring.policy import Ledger
 
 _MARGIN = 0.1  # share of the range of losses that is added at both ends
 BELOW_RANGE = "the best loss is below the range of errors: no stopping"

@@ -28,15 +28,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare
-from shoestring.core.deciding.decision import Why
-from shoestring.core.deciding.prediction import CurvePrediction
-from shoestring.core.deciding.reproducible import reaches
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
 from shoestring.core.space.parameters import Scalar
-from shoestring.core.values.checks import require_between, require_one_of, require_whole
 from shoestring.models.stopping.forecasts import FinalForecast, forecast_by_families, forecast_by_process
 from shoestring.policies.stopping.active_runs import (
     INCOMPLETE_CURVE,
@@ -49,6 +41,18 @@ from shoestring.policies.stopping.active_runs import (
 )
 from shoestring.policies.stopping.error_range import BELOW_RANGE, pick_range, require_range
 from shoestring.policies.stopping.ucb_policy import UcbPolicy, label_stopping_check, normal_quantile
+from shoestring.policy import (
+    CurvePrediction,
+    Labels,
+    Ledger,
+    Trial,
+    Why,
+    compare,
+    reaches,
+    require_between,
+    require_one_of,
+    require_whole,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

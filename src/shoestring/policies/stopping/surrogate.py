@@ -31,15 +31,14 @@ from typing import Literal
 
 import numpy as np
 
-from shoestring.core.deciding.memo import Lists, Refits
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.encoding import Encoding, Points
+from shoestring.core.deciding.memo import Lists
 from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.fit import carry_gp, pick_rows_to_fit
 from shoestring.models.gp.kernels import Block, Family, Kernel, kernel_for
 from shoestring.models.gp.posterior import GP, GP_MEMO, condition
 from shoestring.models.loss_scaling import Scaling, fit_scaling
 from shoestring.policies.config_table import ConfigTable
+from shoestring.policy import Encoding, Ledger, Points, Refits
 
 _FITTED_AT = "fitted_at"
 LengthAxis = Literal["log", "linear"]

@@ -22,29 +22,35 @@ from typing import ClassVar, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from shoestring.core.deciding.decision import Decision, Memo, Why
-from shoestring.core.deciding.policy import (
-    ALL_TRIED,
-    QUEUED_OR_INTERRUPTED_LABELS,
-    continue_trial,
-    find_untried_config,
-    is_in_design,
-    nothing_to_train,
-    start_trial,
-)
-from shoestring.core.deciding.prediction import CurvePrediction, Prediction, Regions
-from shoestring.core.deciding.why_text import Labels, WhyText, describe_phase
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.state import Trial
+from shoestring.core.deciding.policy import ALL_TRIED, QUEUED_OR_INTERRUPTED_LABELS
+from shoestring.core.deciding.why_text import describe_phase
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.arrays import Floats
-from shoestring.core.values.checks import require_one_of, require_whole
 from shoestring.policies.config_table import ConfigsView, ConfigTable
 from shoestring.policies.stopping.active_runs import ActiveRun, ActiveRuns, ContinueRun, StopRun
 from shoestring.policies.stopping.error_range import measure_range
 from shoestring.policies.stopping.surrogate import SURROGATE_MEMO, Surrogate, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_search import UcbChoice, choose_config, multiplier, score_config
+from shoestring.policy import (
+    CurvePrediction,
+    Decision,
+    Labels,
+    Ledger,
+    Memo,
+    Order,
+    Prediction,
+    Regions,
+    Trial,
+    Why,
+    WhyText,
+    continue_trial,
+    find_untried_config,
+    is_in_design,
+    nothing_to_train,
+    require_one_of,
+    require_whole,
+    start_trial,
+)
 
 _PHASES = {
     "initial design": "part of the initial design",

@@ -26,14 +26,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import minimize
 
-from shoestring.core.deciding.comparison import are_apart, compare_losses
-from shoestring.core.deciding.decision import NO_WHY, Why
-from shoestring.core.deciding.reproducible import PLACE_DECIMALS, find_best, round_result, sort_best_first
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.encoding import Points
-from shoestring.core.space.space import Config
+from shoestring.core.deciding.comparison import are_apart
+from shoestring.core.deciding.reproducible import PLACE_DECIMALS
 from shoestring.core.values.arrays import Floats
 from shoestring.policies.stopping.surrogate import Surrogate
+from shoestring.policy import (
+    NO_WHY,
+    Config,
+    Ledger,
+    Points,
+    Why,
+    compare_losses,
+    find_best,
+    round_result,
+    sort_best_first,
+)
 
 _STARTS = 5  # candidates that L-BFGS-B moves
 _MAX_ITERATIONS = 30  # of L-BFGS-B

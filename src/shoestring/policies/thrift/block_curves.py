@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.ledger.entries import Entry, Receipt, StudyDefinition
 from shoestring.core.values.arrays import Floats
 from shoestring.models.thrift.shapes import STEPS
+from shoestring.policy import Entry, Receipt, StudyDefinition
 
 
 @dataclass(slots=True)

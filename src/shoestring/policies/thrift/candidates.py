@@ -12,10 +12,9 @@ import math
 
 import numpy as np
 
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.encoding import Points
 from shoestring.core.values.arrays import Floats
 from shoestring.policies.config_table import ConfigTable, Pool, best_trials, perturb
+from shoestring.policy import Ledger, Points
 
 BEST = 3  # trials with candidates around them
 AROUND = 16  # candidates around each of them

@@ -16,10 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.deciding.prediction import CurvePrediction
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.space import Config
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.models.thrift.features import Arms, rank_columns, rank_share
 from shoestring.models.thrift.lowest_losses import predict_with_reach
@@ -28,6 +24,7 @@ from shoestring.models.thrift.shapes import STEPS
 from shoestring.policies.config_table import ConfigsView, ConfigTable, Pool
 from shoestring.policies.thrift.block_curves import BLOCK_CURVES, BlockCurves
 from shoestring.policies.thrift.candidates import draw_pool
+from shoestring.policy import Config, CurvePrediction, Ledger, Order
 
 CONFIGS = ConfigsView()
 _ROUNDING = 1e-9  # relative tolerance: the budget may pay for a whole number of steps exactly

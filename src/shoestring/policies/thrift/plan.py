@@ -17,13 +17,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from shoestring.core.deciding.decision import Memo, Train
-from shoestring.core.deciding.policy import continue_trial, start_trial
-from shoestring.core.deciding.reproducible import reaches, sort_best_first
-from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.arrays import Floats
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.thrift.network_input import CONFIGS, NetworkInput
+from shoestring.policy import Ledger, Memo, Train, continue_trial, reaches, sort_best_first, start_trial
 
 _THINKING_SHARE = 0.05  # most time for deciding, as a share of the time for training
 _MAX_ORDERS = 8  # orders of one pass: the last of them are chosen without the results of the first

@@ -33,17 +33,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.core.deciding.comparison import compare_scores
-from shoestring.core.deciding.decision import Decision, Train, Wait, Why
-from shoestring.core.deciding.policy import continue_trial, start_trial
-from shoestring.core.deciding.prediction import BEST_VALUE_BY_STEP, Prediction, put_first
-from shoestring.core.deciding.reproducible import sort_best_first
-from shoestring.core.deciding.why_text import Labels
-from shoestring.core.ledger.entries import Order
-from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.space import Config
+from shoestring.core.deciding.prediction import BEST_VALUE_BY_STEP, put_first
 from shoestring.core.values.arrays import Floats
-from shoestring.core.values.checks import require_at_least, require_share
 from shoestring.models.thrift.features import is_in_race, rank_share
 from shoestring.models.thrift.lowest_losses import LowestLosses, predict_lowest_losses
 from shoestring.models.thrift.network import Network, load_shipped_networks, to_single_precision
@@ -56,6 +47,23 @@ from shoestring.policies.thrift.plan import (
     is_clear,
     make_plan_memo,
     next_planned_order,
+)
+from shoestring.policy import (
+    Config,
+    Decision,
+    Labels,
+    Ledger,
+    Order,
+    Prediction,
+    Train,
+    Wait,
+    Why,
+    compare_scores,
+    continue_trial,
+    require_at_least,
+    require_share,
+    sort_best_first,
+    start_trial,
 )
 
 MIN_CURVES = 7.0  # with a smaller budget sequential halving is as good, and safer

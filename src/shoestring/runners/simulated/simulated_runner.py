@@ -41,10 +41,26 @@ class StepOutcome:
 
 
 class Source(Protocol):
-    """Where simulated curves come from: a recorded table, or a class that computes them."""
+    """Where simulated curves come from: a recorded table, or a class that computes them.
+
+    A class of your own needs this one method.
+    """
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
-        """Return the outcome of training `config` from `step - 1` to `step`; None if its curve ends before `step`."""
+        """Return the outcome of training a configuration by one step.
+
+        Parameters
+        ----------
+        config : Config
+            The configuration.
+        step : int
+            The step to train, from 1; the steps before it are done.
+
+        Returns
+        -------
+        StepOutcome or None
+            The outcome; None if the curve of this configuration ends before the step.
+        """
         ...
 
 

@@ -23,9 +23,9 @@ from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.trade_off import pareto_front
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
-from shoestring.policies.cost_aware.trial_costs import transfer_costs
 from shoestring.runners.runner import write_receipt
 from shoestring.runners.simulated.simulated_runner import StepOutcome
+from shoestring.study.transfer import transfer_costs
 from shoestring.testing.policies import make_definition, simulate
 
 SPACE = Space({"x": Float(0.0, 1.0), "rounds": Int(1, 256, log=True), "kind": Choice(["a", "b"])})

@@ -7,7 +7,7 @@ from shoestring.core.ledger.entries import Amendment
 from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.halving.asha import ASHA
-from shoestring.policies.halving.brackets import rung_steps
+from shoestring.policies.halving.rungs import rung_steps
 from shoestring.testing.curves import DecayingCurves, ListedCurves
 from shoestring.testing.policies import make_definition, simulate
 

@@ -6,8 +6,8 @@ import pytest
 
 from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
-from shoestring.policies.halving.brackets import count_halvings
 from shoestring.policies.halving.hyperband import Hyperband, make_brackets
+from shoestring.policies.halving.rungs import count_halvings
 from shoestring.policies.halving.successive_halving import SuccessiveHalving
 from shoestring.testing.curves import DecayingCurves, ListedCurves
 from shoestring.testing.policies import make_definition, simulate
