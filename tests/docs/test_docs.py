@@ -23,6 +23,7 @@ PAGES = [
     *ROOT.glob("examples/**/*.md"),
     *ROOT.glob("benchmarks/**/*.md"),
 ]
+PUBLIC_MODULES = {"errors", "integrations", "policy", "testing"}
 RUNNABLE = re.compile(r"<!-- run -->\n```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 
@@ -52,6 +53,14 @@ def test_every_link_has_a_target(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if "://" not in link:
             assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "benchmarks" not in page.parts], ids=page_id)
+def test_pages_import_public_modules_only(page: Path) -> None:
+    imported = re.findall(r"^ *(?:from|import) shoestring\.([\w.]+)", page.read_text(), re.MULTILINE)
+    named = re.findall(r"`(?:from )?shoestring\.([a-z_]+\.[\w.]+)", page.read_text())
+    private = [name for name in (*imported, *named) if name.split(".")[0] not in PUBLIC_MODULES]
+    assert private == []
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "cli.md"], ids=page_id)

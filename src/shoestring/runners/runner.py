@@ -59,7 +59,13 @@ class Runner(Protocol):
         ...
 
     def now(self) -> float:
-        """Return the seconds on the runner's clock, which never runs backwards."""
+        """Return the time on the runner's clock, which never runs backwards.
+
+        Returns
+        -------
+        float
+            Seconds of the study's running time. `start` sets the clock to the time at which the study stopped.
+        """
         ...
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
@@ -108,9 +114,12 @@ class Runner(Protocol):
         ...
 
     def running(self) -> Mapping[int, float]:
-        """Return {order: the moment at which its present step began}. May be called from another thread.
+        """Return which orders are being carried out. Another thread may call this at any time.
 
-        A runner of very many workers, or of workers at several prices, returns `RunningSteps`.
+        Returns
+        -------
+        mapping of int to float
+            {number of the order: the moment on the runner's clock at which its current step began}.
         """
         ...
 
@@ -130,7 +139,13 @@ class Runner(Protocol):
         ...
 
     def pause(self) -> float:
-        """Save what `close` would save otherwise, while this time still counts in the study; return the seconds that it took."""
+        """Save the trials that `close` would save, while the time for it is still charged to the study.
+
+        Returns
+        -------
+        float
+            The seconds that it took.
+        """
         ...
 
     def close(self, pause: bool = True) -> None:

@@ -1,19 +1,20 @@
-"""Where checkpoints are kept: in a folder (this module), or in a place that fsspec can reach (`remote_store`).
+"""Stores of checkpoints: a folder (`FolderStore`, in this module), or a place that fsspec can reach (`remote_store`).
 
-Training code writes a checkpoint on the machine that trains. From there it is put into the store, and it becomes a checkpoint
-when the process that runs the study commits it:
+The training code writes a checkpoint on the machine that trains. Then `put` copies it into the store, and `commit` makes it
+valid. `commit` is called by the process that runs the study:
 
     path = store.scratch(trial, step, attempt); write(path); store.put(trial, step, attempt)     on the machine that trains
     stored = store.commit(trial, step, attempt)                                                  where the study runs
     path = store.get(trial, stored.name, into)                                                   where the trial is resumed
 
-An attempt is one try at writing a checkpoint, and has a name of its own: a worker that was given up may still write, and must
-not write into the files of another one. What was put and never committed does not count, and is deleted at the next start. A
-store is sent to other machines, so it holds only its address; `Checkpoints` holds the index.
+Each try at writing a checkpoint is an attempt with a name of its own. A worker that the study no longer waits for may still
+write; the name of its attempt keeps it from writing into the files of another worker. Files that were put and never committed
+are not valid, and are deleted at the next start. A store is sent to other machines, so it holds only its address; `Checkpoints`
+holds the index.
 
-Where machines share nothing, a checkpoint travels through the driver as bytes: the worker has `BytesTransfer`, whose `put`
-returns them and whose `get` takes them, and the driver's own store packs and unpacks. The bytes are an archive of files that is
-never unpickled.
+Where the machines share no storage, a checkpoint is sent as bytes through the process that runs the study. The worker then uses
+`BytesTransfer`: its `put` returns the bytes and its `get` takes them. On the other side, `commit` takes the bytes and `pack`
+returns them. The bytes are an archive of files; they are never unpickled.
 """
 
 from __future__ import annotations
@@ -36,76 +37,261 @@ _STEP = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A committed checkpoint."""
+    """A committed checkpoint, as `CheckpointStore.list` and `CheckpointStore.commit` return it.
 
-    name: str  # unique within its trial
+    Parameters
+    ----------
+    name : str
+        Its name in the store; unique within its trial.
+    size_bytes : int
+        Its size.
+    at : float
+        When it was committed, in seconds since 1970.
+    """
+
+    name: str
     size_bytes: int
-    at: float  # when it was committed, in seconds since 1970
+    at: float
 
 
 class CheckpointAccess(Protocol):
-    """The part of a store that the machine that trains needs."""
+    """The methods of a store that are called on the machine that trains.
+
+    A machine that cannot reach the store has `BytesTransfer` instead, which sends and receives checkpoints as bytes.
+    """
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
-        """Return the path to which training code writes; nothing is there yet."""
+        """Return the path on this machine to which the training code writes a checkpoint.
+
+        Parameters
+        ----------
+        trial : int
+            The number of the trial.
+        step : int
+            The step after which the checkpoint is written.
+        attempt : str
+            The name of this attempt; different for two workers that may write the same checkpoint.
+
+        Returns
+        -------
+        Path
+            The path of a file or folder that does not exist yet. Its parent folder exists.
+        """
         ...
 
     def put(self, trial: int, step: int, attempt: str = "") -> bytes | None:
-        """Bring what was written to the store; return what `commit` needs to know."""
+        """Copy a checkpoint from the path that `scratch` returned into the store. It is not valid before `commit`.
+
+        Parameters
+        ----------
+        trial, step, attempt
+            As for `scratch`.
+
+        Returns
+        -------
+        bytes or None
+            None if the checkpoint is in the store now. Otherwise an archive of it, to be passed to `commit`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If nothing was written to the path.
+        """
         ...
 
     def get(self, trial: int, name: str, into: Path, archive: bytes | None = None) -> Path:
-        """Return a path where the checkpoint can be read on this machine; a copy, if one is needed, is made in `into`."""
+        """Return a path from which a committed checkpoint can be read on this machine.
+
+        Parameters
+        ----------
+        trial : int
+            The number of the trial.
+        name : str
+            The name of the checkpoint, `StoredCheckpoint.name`.
+        into : Path
+            The folder for a copy, if a copy is needed.
+        archive : bytes, optional
+            What `pack` returned, for a machine that cannot reach the store.
+
+        Returns
+        -------
+        Path
+            The path of the file or folder that the training code wrote.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the checkpoint does not exist. A store that makes no copy may return a path that does not exist instead.
+        """
         ...
 
 
 class CheckpointStore(CheckpointAccess, Protocol):
-    """Where checkpoints are kept, as the process that runs the study sees it."""
+    """Stores the checkpoints of one study.
 
-    where: str  # its address, for messages
+    The runners of this package use it: the process that runs the study calls the methods below, and the machine that trains
+    calls `scratch`, `put` and `get`. `tune(checkpoints=…)` takes a folder or an address such as "s3://bucket/runs", and makes
+    the store from it; it takes no store of another kind. The author of a store checks it with
+    `shoestring.testing.check_checkpoint_store_contract`.
+
+    A store must be picklable, because it is sent to the workers.
+
+    Attributes
+    ----------
+    where : str
+        The address of the store, for messages.
+    """
+
+    where: str
 
     def list(self) -> dict[int, dict[int, StoredCheckpoint]]:
-        """Return {trial: {step: its checkpoint}}."""
+        """Return all committed checkpoints.
+
+        Returns
+        -------
+        dict of int to dict
+            {trial: {step: its checkpoint}}.
+        """
         ...
 
     def delete_uncommitted(self) -> None:
-        """Delete what was put and never committed. Only for the process that runs the study, before anything is put."""
+        """Delete everything that was put and never committed.
+
+        Only the process that runs the study may call it, and only before the first `put` of a run.
+        """
         ...
 
     def has(self, trial: int, name: str) -> bool:
-        """Return whether a listed or committed checkpoint is still there; True where checking would take a request."""
+        """Return whether a checkpoint that was listed or committed still exists.
+
+        It is called after every step. A store that would need a request over the network returns True without a check.
+
+        Parameters
+        ----------
+        trial : int
+            The number of the trial.
+        name : str
+            The name of the checkpoint, `StoredCheckpoint.name`.
+
+        Returns
+        -------
+        bool
+            False if the checkpoint was deleted.
+        """
         ...
 
     def commit(self, trial: int, step: int, attempt: str = "", archive: bytes | None = None) -> StoredCheckpoint:
-        """Make what was put the checkpoint of this step."""
+        """Make the checkpoint that was put valid.
+
+        A checkpoint of this step that was committed before is replaced if it has the same name.
+
+        Parameters
+        ----------
+        trial, step, attempt
+            As for `put`.
+        archive : bytes, optional
+            What `put` returned on the machine that trains.
+
+        Returns
+        -------
+        StoredCheckpoint
+            The checkpoint.
+        """
         ...
 
     def pack(self, trial: int, name: str) -> bytes:
-        """Return a checkpoint as bytes, for a machine that cannot reach this store."""
+        """Return a checkpoint as bytes, for a machine that cannot reach this store.
+
+        Parameters
+        ----------
+        trial : int
+            The number of the trial.
+        name : str
+            The name of the checkpoint.
+
+        Returns
+        -------
+        bytes
+            An archive, to be passed to `get` on that machine.
+        """
         ...
 
-    def delete(self, trial: int, name: str) -> None: ...
+    def delete(self, trial: int, name: str) -> None:
+        """Delete a checkpoint; do nothing if it does not exist.
+
+        Parameters
+        ----------
+        trial : int
+            The number of the trial.
+        name : str
+            The name of the checkpoint.
+        """
+        ...
 
     def check_writable(self) -> None:
-        """Raise a RunnerError if nothing can be written."""
+        """Check that something can be written to the store.
+
+        Raises
+        ------
+        RunnerError
+            If nothing can be written.
+        """
         ...
 
     def add_marker(self, marker: str) -> None:
-        """Leave a marker, by which `has_marker` recognises the store from another machine."""
+        """Write a marker into the store. `has_marker` then shows whether another machine reaches the same store.
+
+        Parameters
+        ----------
+        marker : str
+            A name that no other marker has.
+        """
         ...
 
-    def remove_marker(self, marker: str) -> None: ...
+    def remove_marker(self, marker: str) -> None:
+        """Remove a marker; do nothing if it does not exist.
+
+        Parameters
+        ----------
+        marker : str
+            Its name.
+        """
+        ...
 
     def has_marker(self, marker: str) -> bool:
-        """Return whether this machine reaches the very store that holds this marker."""
+        """Return whether this machine reaches the store that holds this marker.
+
+        Parameters
+        ----------
+        marker : str
+            Its name.
+
+        Returns
+        -------
+        bool
+            False also if the store cannot be reached at all, or not be written to.
+        """
         ...
 
     def move_aside(self) -> None:
-        """Rename everything that is there: it belongs to another study of that name."""
+        """Move everything in the store to another address, because it belongs to another study of the same name."""
         ...
 
     def locate(self, trial: int, name: str) -> str | Path:
-        """Return the address of a checkpoint, for users."""
+        """Return the address of a checkpoint, for users.
+
+        Parameters
+        ----------
+        trial : int
+            The number of the trial.
+        name : str
+            The name of the checkpoint.
+
+        Returns
+        -------
+        str or Path
+            Its path, if the store is a folder; otherwise its address.
+        """
         ...
 
 

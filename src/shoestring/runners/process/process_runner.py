@@ -209,8 +209,5 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
                 answers[trial] = trial.worker.receive(deadline - time.monotonic())
         return answers
 
-    def _busy_trials(self) -> list[ProcessTrial]:
-        return [trial for trial in self._trials if trial.order is not None]
-
-    def _paused_trials(self) -> list[ProcessTrial]:
-        return [trial for trial in self._trials if trial.order is None]
+    def _live_trials(self) -> list[ProcessTrial]:
+        return list(self._trials)

@@ -208,11 +208,8 @@ class RayRunner(RemoteRunner[RayTrial]):
         answers = self._pool.wait_for(list(by_worker), within_s)
         return {by_worker[worker]: answer for worker, answer in answers.items()}
 
-    def _busy_trials(self) -> list[RayTrial]:
-        return [worker.trial for worker in self._pool if worker.trial is not None and worker.trial.order is not None]
-
-    def _paused_trials(self) -> list[RayTrial]:
-        return [worker.trial for worker in self._pool if worker.trial is not None and worker.trial.order is None]
+    def _live_trials(self) -> list[RayTrial]:
+        return [worker.trial for worker in self._pool if worker.trial is not None]
 
 
 def _has_trial(worker: RayWorker, number: int, step: int) -> bool:

@@ -301,9 +301,11 @@ class RemoteRunner(ABC, Generic[T]):
         """Return the answers to `_request_save` that come in this time."""
 
     @abstractmethod
-    def _busy_trials(self) -> list[T]:
-        """Return the trials that have an order."""
+    def _live_trials(self) -> list[T]:
+        """Return the trials that are alive in a worker."""
 
-    @abstractmethod
+    def _busy_trials(self) -> list[T]:
+        return [trial for trial in self._live_trials() if trial.order is not None]
+
     def _paused_trials(self) -> list[T]:
-        """Return the trials that are alive without an order."""
+        return [trial for trial in self._live_trials() if trial.order is None]
