@@ -42,7 +42,13 @@ from shoestring.core.space.space import Config, Space
 from shoestring.policies.config_table import ConfigTable
 from shoestring.policies.halving.brackets import Rung, decide_in_brackets
 from shoestring.policies.halving.hyperband import Hyperband, make_brackets
-from shoestring.policies.stopping.active_runs import ActiveRun, ActiveRuns, ContinueRun, StopRun, find_incumbent
+from shoestring.policies.stopping.active_trials import (
+    ActiveTrial,
+    ActiveTrials,
+    ContinueTrial,
+    StopTrial,
+    find_incumbent,
+)
 from shoestring.policies.stopping.surrogate import Surrogate, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.runners.simulated.recorded_table import Table
@@ -194,7 +200,7 @@ class Oracle(GPUCB):
         super().__init__()
         object.__setattr__(self, "_problem", problem)
 
-    def make_surrogate(self, ledger: Ledger, table: ConfigTable, runs: ActiveRuns) -> Surrogate | None:
+    def make_surrogate(self, ledger: Ledger, table: ConfigTable, active: ActiveTrials) -> Surrogate | None:
         cut = [t for t in ledger.trials if t.open_order is None and 0 < t.steps < t.limit and not t.diverged]
         ends = {trial.number: lowest_loss(self._problem, ledger, trial) for trial in cut}  # type: ignore[attr-defined]
         seen = observe(ledger, intermediate=False, idle_only=True, predicted=ends)
@@ -203,8 +209,8 @@ class Oracle(GPUCB):
     def first_goal(self, ledger: Ledger) -> int:
         return min(warm_up(self._problem) + 1, ledger.max_steps)  # type: ignore[attr-defined]
 
-    def decide_run(self, ledger: Ledger, run: ActiveRun, runs: ActiveRuns) -> ContinueRun | StopRun:
-        best = find_incumbent(ledger, run.trial)
-        if lowest_loss(self._problem, ledger, ledger.trials[run.trial]) < best:  # type: ignore[attr-defined]
-            return ContinueRun(run.goal)
-        return StopRun({"incumbent": ledger.state.sign * best})
+    def continue_or_stop(self, ledger: Ledger, checked: ActiveTrial, active: ActiveTrials) -> ContinueTrial | StopTrial:
+        best = find_incumbent(ledger, checked.number)
+        if lowest_loss(self._problem, ledger, ledger.trials[checked.number]) < best:  # type: ignore[attr-defined]
+            return ContinueTrial(checked.goal)
+        return StopTrial({"incumbent": ledger.state.sign * best})

@@ -31,7 +31,7 @@ from shoestring.models.boil.augmentation import (
     pick_most_uncertain,
     step_grid,
 )
-from shoestring.models.boil.score_process import ProcessParameters, RunLengths, product_kernel
+from shoestring.models.boil.score_process import ProcessParameters, TrainingLengths, product_kernel
 from shoestring.models.gp.posterior import condition
 
 RESULTS = Path(__file__).parent / "results"
@@ -47,7 +47,7 @@ def conditions(
     """Return, after each run, ln of the condition number, the number of points, and the reason to stop adding."""
     space = problem.table(0).space()
     steps = problem.values.shape[2]
-    lengths = RunLengths(-(-steps // 5), steps)
+    lengths = TrainingLengths(-(-steps // 5), steps)
     grid = step_grid(lengths.min_steps, steps)
     times = np.array([lengths.time_of(int(t)) for t in grid])
     kernel, theta = product_kernel(space.dims), ProcessParameters(noise_variance=noise).theta(space.dims)

@@ -40,6 +40,7 @@ __all__ = [
     "ShoestringError",
     "Space",
     "StateLoss",
+    "StoredCheckpoint",
     "Study",
     "StudyDefinition",
     "StudyState",
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from shoestring.core.space.parameters import Choice, Constant, Float, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
-    from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore
+    from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
     from shoestring.runners.ray.cluster import RayCluster
     from shoestring.runners.runner import Runner
     from shoestring.runners.training.code import Context, Report
@@ -80,7 +81,7 @@ _MODULES = {  # where each name is defined
     "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
-    "runners.checkpoints.checkpoint_store": ("CheckpointStore",),
+    "runners.checkpoints.checkpoint_store": ("CheckpointStore", "StoredCheckpoint"),
     "runners.ray.cluster": ("RayCluster",),
     "runners.runner": ("Runner",),
     "runners.training.code": ("Context", "Report"),

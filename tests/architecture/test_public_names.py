@@ -44,6 +44,7 @@ PUBLIC = {
         "Policy",
         "RayCluster",
         "Runner",
+        "StoredCheckpoint",
     ),  # choose or write a part
     *("ShoestringError", "TrainingFailed"),  # catch
     "transfer_costs",  # use earlier studies

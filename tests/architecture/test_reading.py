@@ -41,7 +41,7 @@ def test_a_method_is_in_its_own_folder(name: str) -> None:
 
 
 def test_shared_files_belong_to_no_method() -> None:
-    assert reading.method_of("policies/stopping/active_runs.py") == "stopping"
+    assert reading.method_of("policies/stopping/active_trials.py") == "stopping"
     assert reading.method_of("models/stopping/curve_paths.py") == "stopping"
     assert reading.method_of("models/gp/kernels.py") is None
     assert reading.method_of("models/loss_scaling.py") is None

@@ -18,7 +18,7 @@ from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
 from shoestring.models.stopping.curve_paths import curve_posterior, fit_curve
-from shoestring.policies.stopping.active_runs import ActiveRuns, curve_of
+from shoestring.policies.stopping.active_trials import ActiveTrials, curve_of
 from shoestring.policies.stopping.error_range import pick_range
 from shoestring.testing.curves import DecayingCurves, NegatedCurves, NoisyCurves
 from shoestring.testing.policies import Check, make_definition, make_small_policy, simulate
@@ -140,7 +140,7 @@ def test_predictions_at_the_last_step_are_those_of_the_order(name: str) -> None:
 
 @cache
 def predict_bo_bos(direction: Literal["min", "max"] = "min") -> list[tuple[Ledger, Order, Prediction]]:
-    """A study in which it stops runs, for several tests."""
+    """A study in which it stops trials, for several tests."""
     return predict_orders("bo_bos", budget="200 epochs", direction=direction)
 
 
@@ -149,7 +149,7 @@ def test_bo_bos_predicts_the_futures_that_it_simulated() -> None:
     for ledger, order, prediction in predict_bo_bos():
         if order.why.get("phase") == "stopping check" and "decision" in order.why:
             trial, n0 = ledger.trials[order.trial], int(number(order, "planned_at"))
-            bounds = pick_range(ledger, None, None, ActiveRuns.read(ledger.memo, policy.memo_lists).error_range)  # type: ignore[attr-defined]
+            bounds = pick_range(ledger, None, None, ActiveTrials.read(ledger.memo, policy.memo_lists).error_range)  # type: ignore[attr-defined]
             errors = np.clip((np.array(curve_of(trial)[:n0]) - bounds.low) / bounds.width, 0.0, 1.0)
             mean, _ = curve_posterior(errors, range(n0 + 1, 10), fit_curve(errors))
             expected = bounds.low + bounds.width * np.clip(mean, 0.0, 1.0)
@@ -158,7 +158,7 @@ def test_bo_bos_predicts_the_futures_that_it_simulated() -> None:
     assert actions > 3
 
 
-def test_a_run_that_bo_bos_stopped_is_shown_with_the_next_one() -> None:
+def test_a_trial_that_bo_bos_stopped_is_shown_with_the_next_one() -> None:
     given_up = [(o, b) for _, o, b in predict_bo_bos() if "stopped_decision" in o.why]
     assert given_up
     for order, prediction in given_up:
@@ -167,7 +167,7 @@ def test_a_run_that_bo_bos_stopped_is_shown_with_the_next_one() -> None:
 
 @pytest.mark.parametrize("direction", ["min", "max"])
 def test_the_decision_map_of_bo_bos_is_that_of_its_orders(direction: Literal["min", "max"]) -> None:
-    """At the step of the run, the map has the action of the order's `why`."""
+    """At the step of the trial, the map has the action of the order's `why`."""
     actions = set()
     for ledger, order, prediction in predict_bo_bos(direction):
         for prefix in ("", "stopped_"):

@@ -89,7 +89,7 @@ FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb",
 FITTED |= {"bhpt_learned"}
 VARIANTS = {"bhpt_learned": ("bhpt", {"surrogate": "learned"})}  # settings that decide by other numbers
 STUDIES = (("45 epochs", 1), ("45 epochs", 3), ("70s", 2))
-# It counts draws in which a run is best. Once the best run is certain, no run has information left: all gains are exactly 0.
+# It counts draws in which a trial is best. Once the best trial is certain, none has information left: all gains are exactly 0.
 SHORTER = {"freeze_thaw_bo": (("18 epochs", 1), ("18 epochs", 3), ("40s", 2))}
 NAMES = sorted({*policies.REGISTRY, *VARIANTS})
 

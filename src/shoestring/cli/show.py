@@ -49,7 +49,7 @@ def show_decision(store: str, name: str | None, order: int | None, trial: int | 
 
     if (order is None) == (trial is None):
         raise StudyError(
-            "give the number of an order, or --trial N for all orders of a trial; `shoestring status` shows both"
+            "give the number of a decision, or --trial N for all decisions about a trial; `shoestring status` shows both numbers"
         )
     study = Study.open(name, store)
     ledger = study.ledger

@@ -9,7 +9,7 @@ the rules below are ours.
     fence       first + 3 (first - best): a loss above it is replaced by it                        loss (or its log)
     bad         worst finite loss below the fence; a diverged loss is replaced by it               loss (or its log)
 
-A run at the fence is worse than an untrained model by three times the largest progress that any run has made. Ordinary curves
+A trial at the fence is worse than an untrained model by three times the largest progress that any trial has made. Ordinary curves
 stay below the fence even when most losses come from one good arm; a rule on the spread of all losses would cut them. Use
 logarithms where more than a quarter of the arms reach large but finite losses at their first step.
 """
@@ -50,10 +50,6 @@ class Scaling:
         """Return scaled values, such as predicted means, in the units of the losses."""
         x = self.centre + self.scale * np.asarray(scaled, dtype=np.float64)
         return np.asarray(x if self.floor is None else np.exp(x) + self.floor)
-
-    def quantile_of(self, mean: Floats, std: Floats) -> Callable[[float], Floats]:
-        """Return the quantile function, level -> losses, of scaled losses that are normal with these moments."""
-        return lambda level: self.undo(mean + ndtri(level) * std)
 
     def _bend(self, losses: Floats) -> Floats:
         if self.floor is None:
@@ -96,6 +92,16 @@ def fit_scaling(losses: Floats, reported: Flags, log: bool = False) -> Scaling:
     if scale <= 1e-12 * abs(centre):
         scale = 1.0
     return Scaling(centre=centre, scale=scale, fence=fence, bad=bad, floor=floor, least=least)
+
+
+def normal_quantile(
+    mean: Floats, std: Floats, convert: Callable[[Floats], Floats] = np.asarray
+) -> Callable[[float], Floats]:
+    """Return the quantile function, level -> (m,), of losses that are normal with these moments, (m,) each.
+
+    `convert` must be increasing. It returns the normal numbers in the unit of the losses; for scaled losses it is `Scaling.undo`.
+    """
+    return lambda level: convert(mean + ndtri(level) * std)
 
 
 def _is_usable(losses: Floats) -> Flags:

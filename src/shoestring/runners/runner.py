@@ -64,7 +64,8 @@ class Runner(Protocol):
         Returns
         -------
         float
-            Seconds of the study's running time. `start` sets the clock to the time at which the study stopped.
+            Seconds. `start` sets the clock to the time of the study's newest entry, so the time between two runs does not
+            count.
         """
         ...
 

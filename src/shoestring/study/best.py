@@ -13,14 +13,18 @@ from shoestring.errors import RunnerError, StudyError
 
 @dataclass(frozen=True)
 class Best:
-    """The best validated step of a study.
+    """The step with the best value in a study.
+
+    A step has a value if it was validated. In most studies that is every step. If the training class has a method `validate`,
+    the value is what this method returns; otherwise it is the loss that the training code reports with the step. A value that
+    is not a finite number does not count.
 
     Attributes
     ----------
     config : mapping
         The configuration of the trial at that step.
     value : float
-        The value of the step.
+        The value of the step, as the training code reported it.
     trial : int
         The number of the trial.
     step : int

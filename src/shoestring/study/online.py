@@ -9,17 +9,18 @@
 The run is stored in the ledger of a study. A round is one order of trial 0. Its receipt has the time of the round and, if the
 round was validated, the value.
 
-A job that was killed is started again with the number of rounds that its checkpoint contains: `OnlineTuner(…, done_rounds=40)`.
-Later rounds that were recorded are repeated with the same configs and without validation. Then the run continues as if it had
-not been interrupted. Save a checkpoint after `tell`, never before it.
+When a job was killed, start it again and pass the number of rounds that your checkpoint contains: `OnlineTuner(…,
+done_rounds=40)`. If the study has recorded 43 rounds, `next` returns the configurations of rounds 41 to 43 again, and these
+rounds are not validated. Then the run continues as if it had not been interrupted. Save a checkpoint after `tell`, never before
+it.
 
 A value that is not a finite number ends the run, because the only model has diverged. `tell` then warns and says how to
 continue.
 
-The time of a round is measured: training ends at the last time that `should_validate` is read, validation ends when `tell` is
-called.
+The time of a round is measured: its training ends when `should_validate` is read (the last time, if it is read more than once),
+and its validation ends when `tell` is called.
 
-A `Schedule` has the configs of all rounds. It can be used for other runs, which then need no validation.
+A `Schedule` has the configurations of all rounds. It can be used for other runs, which then need no validation.
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ class OnlineTuner:
 
     In each round, call `next` for the configuration, train with it, and if `should_validate` is true call `tell` with the
     validated value. `schedule` returns the configurations of all rounds when the run is over. The time and the value of each
-    round are recorded in a study; while `is_replaying` is true, a resumed run repeats rounds whose values are recorded.
+    round are recorded in a study.
+
+    When the job was killed, pass the number of rounds that your checkpoint contains, for example `done_rounds=40`. If the study
+    has recorded 43 rounds, `next` returns the configurations of rounds 41 to 43 again, and these rounds are not validated
+    (`is_replaying` is true). Then the run continues.
 
     Parameters
     ----------
@@ -69,19 +74,20 @@ class OnlineTuner:
     rounds : int
         The number of rounds of the run. A round is the part of the training after which the configuration may change.
     policy : str or Policy, optional
-        An online policy; `shoestring policies` lists them.
+        The online policy; the default is "ce_gp_ucb". `shoestring policies` lists the others.
     settings : mapping, optional
         Settings of the policy by name.
     direction : {"min", "max"}, optional
         Whether smaller or larger values are better.
     store : str, LedgerStore or None, optional
-        Where the study is stored; None: in memory only.
+        Where the study is stored; by default in the file shoestring.db in the current folder. None: in memory only, so an
+        interrupted run cannot continue.
     name : str, optional
         The name of the study in its store.
     done_rounds : int, optional
-        The number of rounds that the user's checkpoint contains, when an interrupted run continues.
+        The number of rounds that your checkpoint contains, when an interrupted run continues.
     budget : str or Budget, optional
-        The budget of the study. None: enough epochs for all rounds, with a validation pass in each.
+        The budget of the study. None: enough epochs for all rounds and for a validation pass in each of them.
     validate_at_most : str, optional
         The limit on validation: "20%" of the budget, "30 passes", or "10m".
     prices : Prices, optional
@@ -91,16 +97,16 @@ class OnlineTuner:
     seed : int, optional
         The seed of all random choices. None: a random seed is drawn and stored.
     clock : callable, optional
-        Returns seconds; it measures the rounds.
+        Returns the current time in seconds; the rounds are measured with it.
 
     Attributes
     ----------
     round : int
-        The current round, counted from 1; between two rounds, the one that just ended.
+        The number of the current round, from 1. After a round has ended and before `next`, it is the number of that round.
     should_validate : bool
-        Whether this round is to be validated. Read it when the training of the round is done.
+        Whether the current round must be validated. Read it when the training of the round is done.
     is_replaying : bool
-        Whether this round was recorded before the run was interrupted.
+        Whether the current round was recorded before the run was interrupted, and is trained again.
     why : mapping
         The numbers behind the newest decision.
     study : Study
@@ -169,14 +175,16 @@ class OnlineTuner:
         self._thinking = Thinking(clock)
         self._done = done_rounds  # rounds that the user's model was trained for
         self._is_round_open = False  # a round was returned by `next` and is not recorded yet
-        self._setup_s = 0.0  # seconds between the end of the last round and the start of this one
-        self._ended = self._began = self._trained = clock()  # end of last round, start of this one, end of its training
+        self._setup_s = 0.0  # seconds between the end of the previous round and the start of this one
+        self._ended = self._began = self._trained = (
+            clock()
+        )  # end of the previous round; start of this one; end of its training
         self._continue(done_rounds)
 
     # the loop --------------------------------------------------------------------------------------------------------
 
     def next(self) -> dict[str, Any] | None:
-        """End the last round, and return the configuration of the next one.
+        """End the current round, and return the configuration of the next one.
 
         Returns
         -------
@@ -186,7 +194,7 @@ class OnlineTuner:
         Raises
         ------
         StudyError
-            If the last round was to be validated and `tell` was not called.
+            If `should_validate` is true and `tell` was not called.
         """
         if self._is_round_open:
             if self._needs_value():
@@ -209,15 +217,17 @@ class OnlineTuner:
 
     @property
     def round(self) -> int:
+        """The number of the current round, from 1; between two rounds, the one that has just ended."""
         return self._done + self._is_round_open
 
     @property
     def should_validate(self) -> bool:
+        """Whether the current round must be validated. Reading it marks the end of the round's training."""
         self._trained = self._clock()
         return self._needs_value()
 
     def tell(self, value: float, *, validate_s: float | None = None) -> None:
-        """Report the value of this round.
+        """Report the value of the current round.
 
         Parameters
         ----------
@@ -229,7 +239,7 @@ class OnlineTuner:
         Raises
         ------
         StudyError
-            If this round is not to be validated, or an argument is wrong.
+            If `should_validate` is false, or an argument is wrong.
 
         Warns
         -----
@@ -257,14 +267,17 @@ class OnlineTuner:
 
     @property
     def study(self) -> Study:
+        """The study that records the run."""
         return self._study
 
     @property
     def is_replaying(self) -> bool:
+        """Whether the current round was recorded before the run was interrupted, and is trained again."""
         return self._is_round_open and self._done < self._steps
 
     @property
     def why(self) -> Mapping[str, Any]:
+        """The numbers behind the newest decision; empty before the first decision."""
         orders = self._study.ledger.orders
         return orders[-1].why if orders else {}
 
@@ -312,7 +325,7 @@ class OnlineTuner:
                     trial=RUN, resumable_step=resumable_step, why=f"the run continues after round {resumable_step}"
                 )
             )
-        if done > self._steps:  # the last round was trained and saved, but not recorded
+        if done > self._steps:  # the newest round was trained and saved, but not recorded
             self._done, self._is_round_open = done - 1, True
 
     def _decide(self) -> Order | None:

@@ -1,7 +1,10 @@
-"""Run a study with training code, for `tune`, `Study.run`, the command line and `BudgetSearchCV`.
+"""Run a study with training code.
 
-`RunOptions` describe a run. `StudyRun` makes the runner and the progress display, and runs the loop. `run_study` adds what
-Python users need: warnings, and an error if no step worked. The command line reports in its own way (cli/run.py).
+`RunOptions` describe a run. `StudyRun` makes the runner and the progress display, and runs the loop. The command line and
+`BudgetSearchCV` use it directly, because they report the result in their own ways.
+
+`run_study` is for Python users: `tune` and `Study.run` call it. It uses `StudyRun`, and adds warnings and the error
+`TrainingFailed` if no step worked.
 """
 
 from __future__ import annotations

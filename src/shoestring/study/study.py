@@ -67,7 +67,7 @@ class Study:
     spent : float
         What was spent, in the unit of the budget: steps, seconds or dollars.
     best : Best or None
-        The best validated step of all trials; None before the first.
+        The step with the best value of all trials; None before the first value. See `Best` for which steps have a value.
     best_checkpoint : Path, str or None
         Where the checkpoint of the best step is stored, the same as `best.checkpoint`; None if there is none.
     policy : Policy
@@ -152,10 +152,9 @@ class Study:
         names = opened_store.studies()
         if name is None:
             if len(names) != 1:
-                known = f"it has {len(names)}: {', '.join(names)}" if names else "it has none"
-                raise StudyError(
-                    f"which study of {opened_store.where}? {known}; give the name of one, with name=… or --study NAME"
-                )
+                has = f"has {len(names)} studies, {', '.join(names)}: name one of them, with name=… or --study NAME"
+                has_none = "has no study: name another store, with store=… or --store"
+                raise StudyError(f"{opened_store.where} {has if names else has_none}")
             name = names[0]
         ledger = opened_store.load(checks.check_study_name(name))
         if ledger is None:
@@ -185,18 +184,39 @@ class Study:
     ) -> Study:
         """Begin a study without training, or open the study of that name and change it.
 
-        In an existing study, the budget, the policy and the number of workers may change. Another space, direction,
-        `max_steps`, seed or price is an error. Without `policy`, `settings`, `seed`, `workers` or `target`, the study keeps
-        its own.
+        In an existing study, the budget, the policy, its settings and the number of workers may change. Without `policy`,
+        `settings`, `seed`, `workers` or `target`, an existing study keeps its own.
 
         Parameters
         ----------
-        space, budget, name, store, max_steps, direction, policy, settings, seed, workers, prices, initial
-            As for `tune`; here `max_steps` is 1 unless it is given. Settings without a policy change the settings of the
-            study's own policy.
+        space : Space or mapping
+            The parameters and their ranges.
+        budget : str or Budget
+            The total of the study: "400 epochs", "2h" of worker time, or "$20 at 2.50/h".
+        name : str, optional
+            The name of the study in its store.
+        store : str or LedgerStore, optional
+            Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: only in memory.
+        max_steps : int, optional
+            The number of steps of a full training.
+        direction : {"min", "max"}, optional
+            Whether smaller or larger values are better.
+        policy : str or Policy, optional
+            What decides which trial is trained next. None: the policy of the existing study; in a new study, the default.
+        settings : mapping, optional
+            Settings of the policy by name. Without `policy`, they change settings of the existing study's policy.
+        seed : int, optional
+            The seed of all random choices. None: the seed of the existing study; in a new study, a random one.
+        workers : int, optional
+            The number of trials that are trained at the same time. None: as in the existing study; in a new study, 1.
+        prices : Prices, optional
+            What an epoch budget is charged in addition to steps. None: nothing.
+        initial : sequence of mapping, optional
+            Configurations to try before those of the policy. Those that the study knows already are left out.
         target : mapping, optional
-            What is trained, as plain values that the ledger stores. With `{"checkpoints": folder}`, checkpoints are stored
-            in that folder.
+            A description of the training code, stored with the study; most users leave it out. It holds plain values that can
+            be written as JSON. Its entry "checkpoints" is a folder or an address such as "s3://bucket/runs", in which
+            a folder with the name of the study gets its checkpoints; None: a folder beside the store.
 
         Returns
         -------
@@ -205,8 +225,11 @@ class Study:
 
         Raises
         ------
-        SpaceError, BudgetError, PolicyError, StudyError
-            If an argument is wrong, or differs from the existing study where it must not.
+        SpaceError, BudgetError, PolicyError
+            If an argument is wrong.
+        StudyError
+            If an argument is wrong, or if the existing study has another space, direction, `max_steps`, unit of the budget,
+            prices, seed or place for checkpoints.
         StudyInUse
             If the study would change while another process runs it.
         """
@@ -229,23 +252,28 @@ class Study:
 
     @property
     def ledger(self) -> Ledger:
+        """All entries of the study, in order."""
         return self.journal.ledger
 
     @property
     def trials(self) -> Sequence[Trial]:
+        """The trials, in the order of their numbers."""
         return self.ledger.trials
 
     @property
     def spent(self) -> float:
+        """What was spent, in the unit of the budget."""
         return self.ledger.spent
 
     @property
     def best(self) -> Best | None:
+        """The step with the best value of all trials; None before the first value."""
         trial = self.ledger.best
         return None if trial is None else make_best(trial, self.best_checkpoint, self.ledger.max_steps)
 
     @property
     def best_checkpoint(self) -> Path | str | None:
+        """The path or the address of the best step's checkpoint; None if there is none."""
         from shoestring.runners.checkpoints.checkpoints import Checkpoints
 
         best = self.ledger.best
@@ -255,6 +283,7 @@ class Study:
 
     @property
     def policy(self) -> Policy:
+        """The policy that decides what is trained next, with its settings."""
         given, state = self.given_policy, self.ledger.state
         if given is None or (given.name, dumps(policies.settings_of(given))) != (state.policy, dumps(state.settings)):
             return policies.restore(state.policy, state.settings)
@@ -358,7 +387,8 @@ class Study:
     ) -> Ending:
         """Train until the rest of the budget is spent. Only one process at a time can run a study.
 
-        If a crash interrupted a step, a budget of time or money is charged for the time of that step when the study runs again.
+        If the process was killed during a step, the time of that step is charged when the study runs again. Only a budget of
+        time or money is charged for it.
 
         Parameters
         ----------
@@ -427,7 +457,7 @@ class Study:
     ) -> RetrainResult:
         """Train the best trial once more, up to its best step, and charge nothing to this study.
 
-        This returns the model of code that cannot save checkpoints.
+        Use this to obtain the trained model when the training code cannot save checkpoints.
 
         Parameters
         ----------
@@ -462,7 +492,8 @@ class Study:
         Parameters
         ----------
         give_up_after : str or float, optional
-            Release the orders that had no report for this long: "10m", or seconds. Nothing is charged for released orders.
+            Cancel open orders for which `tell` was not called during this time, for example "10m" or a number of seconds.
+            Steps that were not reported are not charged. None: orders are never cancelled.
 
         Returns
         -------

@@ -76,10 +76,14 @@ def tune(
         Where trials are trained: "local" in this process, "process" in other processes, "ray" on a Ray cluster. None:
         "local" for one worker without devices, else "process".
     devices : str or sequence of int, optional
-        The devices of the workers, such as "0,1,2,3". Each worker gets one; a device that is listed twice is shared.
+        The devices of the workers, for example "0,1,2,3". Each worker gets one; a device that is listed twice is shared.
     live : int, optional
-        The largest number of trials in memory, paused ones included. None: as many as leave a quarter of the memory free,
-        and a quarter of the GPU's memory if PyTorch uses one; with worker processes, one for each worker.
+        The largest number of trials that stay in memory. In this process (the "local" runner) it counts all of them, the
+        trial in training included. None: another trial is kept in memory as long as a quarter of the memory stays free, and a
+        quarter of the GPU's memory if PyTorch uses a GPU; where free memory cannot be measured, 8 trials are kept. With
+        worker processes it counts only the paused trials. None: as many as there are workers if the training code can save
+        checkpoints, else 8. A trial that is not kept in memory continues from its checkpoint, or from its first step if there
+        is no checkpoint. Not for Ray.
     checkpoints : str or Path, optional
         Where checkpoints are stored: a folder, or "s3://bucket/runs". None: the place of the stored study, else a folder
         beside the store.
@@ -113,8 +117,11 @@ def tune(
     ------
     TrainingFailed
         If no step of the training code ever worked. Its attribute `study` holds the failures.
-    SpaceError, BudgetError, PolicyError, RunnerError, StudyError
-        If an argument is wrong, or differs from the stored study where it must not. Nothing is stored then.
+    SpaceError, BudgetError, PolicyError, RunnerError
+        If an argument is wrong. Nothing is stored then.
+    StudyError
+        If an argument is wrong, or if the stored study has another space, direction, `max_steps`, unit of the budget, prices,
+        seed or place for checkpoints. A seed or a place that is not given does not differ. Nothing is stored then.
     StudyInUse
         If another process runs the stored study.
 

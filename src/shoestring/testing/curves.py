@@ -125,7 +125,7 @@ class _RandomEvent:
     seed: int = 0
     name: ClassVar[str]
 
-    def happens_at(self, config: Config) -> float:
+    def _find_event_step(self, config: Config) -> float:
         """Return the step of the event; infinite for configs without one."""
         rng = draw(config, self.seed, self.name)
         return float(rng.integers(1, self.before + 1)) if rng.uniform() < self.share else math.inf
@@ -165,7 +165,11 @@ class DivergingCurves(_RandomEvent):
             The value and the cost of the step; None after the end of the curve.
         """
         outcome = self.source.step(config, step)
-        return replace(outcome, value=math.nan) if outcome is not None and step >= self.happens_at(config) else outcome
+        return (
+            replace(outcome, value=math.nan)
+            if outcome is not None and step >= self._find_event_step(config)
+            else outcome
+        )
 
 
 @dataclass(frozen=True)
@@ -202,7 +206,7 @@ class FailingCurves(_RandomEvent):
             The value and the cost of the step; None after the end of the curve.
         """
         outcome = self.source.step(config, step)
-        if outcome is None or step < self.happens_at(config):
+        if outcome is None or step < self._find_event_step(config):
             return outcome
         return StepOutcome(None, outcome.cost, failure=f"RuntimeError: out of luck at step {step} of {dumps(config)}")
 
@@ -241,7 +245,7 @@ class EarlyEndingCurves(_RandomEvent):
         StepOutcome or None
             The value and the cost of the step; None after the end of the curve.
         """
-        return None if step > self.happens_at(config) else self.source.step(config, step)
+        return None if step > self._find_event_step(config) else self.source.step(config, step)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,18 @@
-"""Which entries close an order: the study's state, the views and the simulated runner all agree, also at the third death."""
+"""Which entries close an order: the study's state, the views and the simulated runner all agree, also at the third death.
+
+The state follows the open orders in accounting.py, the others follow them with `OpenOrders`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thoroughness import repetitions
 
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss, StudyDefinition
@@ -16,6 +23,7 @@ from shoestring.core.space.space import Space
 from shoestring.runners.simulated.simulated_runner import assign_workers
 
 SPACE = Space({"x": {"float": [0.0, 1.0]}})
+UNFINISHED = ("failed", "diverged", "interrupted")
 DEATH = StateLoss(trial=0, resumable_step=0, seconds=1.0, why="killed", death=True)
 
 
@@ -65,6 +73,37 @@ def test_an_order_is_closed_by_its_last_entry_and_by_the_third_death(name: str) 
         open_orders.absorb(entry)
     assert set(ledger.open_orders) == expected
     assert set(open_orders.by_number) == expected
+
+
+@settings(max_examples=repetitions(100, thorough=1000))
+@given(st.data())
+def test_the_state_and_open_orders_agree_after_every_entry(data: st.DataObject) -> None:
+    ledger, open_orders = make_ledger([]), OpenOrders()
+    for entry in ledger.entries():
+        open_orders.absorb(entry)
+    for _ in range(data.draw(st.integers(1, 40), label="entries")):
+        kinds = [entries for entries in possible_entries(ledger) if entries]  # as many deaths as orders and receipts
+        entry, before = data.draw(st.sampled_from(kinds).flatmap(st.sampled_from)), set(ledger.open_orders)
+        closed, ledger = open_orders.absorb(entry), ledger.append(entry)
+        now = set(ledger.open_orders)
+        assert set(open_orders.by_number) == now
+        assert {one.number for one in [closed] if one is not None} == before - now
+
+
+def possible_entries(ledger: Ledger) -> list[list[Entry]]:
+    """Return by kind the entries of two trials that the ledger accepts now."""
+    trials, number = ledger.trials, len(ledger.orders)
+    deaths: list[Entry] = [replace(DEATH, trial=one.number, resumable_step=one.resumable_step) for one in trials]
+    orders: list[Entry] = [order(number, one.number, one.steps + 2) for one in trials if one.open_order is None]
+    losses: list[Entry] = [StateLoss(trial=one.number, resumable_step=0) for one in trials]
+    receipts, others = list[Entry](), list[Entry]()
+    for one in (each.order for each in ledger.open_orders.values()):
+        step = trials[one.trial].resumable_step + 1
+        receipts.append(receipt(one.number, one.trial, step))
+        others += [receipt(one.number, one.trial, step, value=None, status=status) for status in UNFINISHED]
+        others.append(Note(topic="ended", facts={"order": one.number, "trial": one.trial, "step": step - 1}))
+    others += [Note(topic="released", facts={"order": one}) for one in range(number)]  # among them closed orders
+    return [deaths, deaths, orders, orders, receipts, losses, others]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -302,7 +302,7 @@ def test_a_choice_with_the_largest_improvement_is_described() -> None:
 # regions -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stopping_map_shows_the_run_and_where_it_would_be_stopped() -> None:
+def test_a_stopping_map_shows_the_trial_and_where_it_would_be_stopped() -> None:
     ledger = study("bo_bos")
     order = ledger.orders[5]
     own = CurvePrediction(order.trial, order.config, np.array([9]), quantiles([0.5], 0.1))

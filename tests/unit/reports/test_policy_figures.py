@@ -80,7 +80,7 @@ def test_the_share_of_the_largest_improvement_is_shown() -> None:
         assert row[-1] == f"{float(str(why['ei'])) / float(str(why['ei_max'])):.0%}"
 
 
-def test_a_run_that_was_stopped_is_on_the_map() -> None:
+def test_a_trial_that_was_stopped_is_on_the_map() -> None:
     history = simulate_study("bo_bos", settings={"initial_trials": 2, "n0": 2, "paths": 2000})
     figure = draw_decisions(history)
     assert figure is not None

@@ -352,12 +352,12 @@ def test_only_new_initial_configs_are_queued_when_a_study_continues(reopen: Call
 
 
 def test_open_by_name_or_the_only_one(reopen: Callable[[], Any]) -> None:
-    with pytest.raises(StudyError, match="it has none"):
+    with pytest.raises(StudyError, match="has no study: name another store"):
         Study.open(store=_with_tables(reopen))
     Study.begin(SPACE, "5 epochs", name="one", store=reopen())
     assert Study.open(store=reopen()).name == "one"
     Study.begin(SPACE, "5 epochs", name="two", store=reopen())
-    with pytest.raises(StudyError, match=r"it has 2: one, two; give the name of one, .* --study NAME"):
+    with pytest.raises(StudyError, match=r"has 2 studies, one, two: name one of them, with name=… or --study NAME"):
         Study.open(store=reopen())
     assert Study.open("two", store=reopen()).name == "two"
     with pytest.raises(StudyError, match=r"no study 'tow'.*Did you mean 'two'\?"):

@@ -1,11 +1,14 @@
 """The contract of a policy, and helpers for its author.
 
 A policy is an object with a `name` and a method `decide`. It has settings but no memory: everything that it knows is in the
-ledger, so an interrupted study continues as if it had not been interrupted. `decide` must not change the ledger, and must give
-the same decision for the same ledger. If the policy is a dataclass, its settings are stored in the ledger.
+ledger, so an interrupted study continues as if it had not been interrupted. `decide` must not change the ledger, and must return
+the same decision for the same ledger.
 
-The helpers are functions of the ledger: they write a decision (`start_trial`, `continue_trial`, …), find trials and configs to
-choose from, and tell whether the initial design of a policy with a model is complete.
+If the policy is a dataclass, its fields are its settings and are stored in the ledger. If it is not a dataclass, no settings are
+stored. Whoever continues the study must then pass a policy with the same settings, because nothing checks that they are the same.
+
+The helpers are functions of the ledger: they make a decision (`start_trial`, `continue_trial`, …), find trials and configs to
+choose from, and return whether the initial design of a policy with a model is complete.
 """
 
 from __future__ import annotations
@@ -111,9 +114,10 @@ QUEUED_OR_INTERRUPTED_LABELS = {"phase": "phase", "at": "steps trained before (s
 
 
 def train_queued_or_interrupted(ledger: Ledger) -> Train | None:
-    """Return the decision that a policy which trains every trial in full has to make before it chooses a config.
+    """Return the decision to train a queued or interrupted trial first; None if there is none.
 
-    Configs that the user queued come first, then trials of this policy that were interrupted.
+    A policy that trains every trial in full calls it before it chooses a config. Configs that the user queued come first, then
+    trials that this policy began and that were interrupted.
 
     Parameters
     ----------
@@ -137,9 +141,9 @@ def train_queued_or_interrupted(ledger: Ledger) -> Train | None:
 def train_best_unfinished(
     ledger: Ledger, stage: str, *, stops: tuple[int, ...] = (), memo: Memo = NO_MEMO, after: int = 0
 ) -> Train | None:
-    """Return the decision to train the trial with the best newest loss, among those that can continue.
+    """Return the decision to train the trial with the best newest loss, among the trials that can continue.
 
-    Among equal trials, the oldest is chosen.
+    If several trials have this loss, the one with the smallest number is chosen.
 
     Parameters
     ----------
@@ -152,7 +156,7 @@ def train_best_unfinished(
     memo : Memo
         As for `Train`.
     after : int
-        How many of the best trials to skip.
+        Skip this many of the best trials.
 
     Returns
     -------
@@ -168,14 +172,14 @@ def train_best_unfinished(
 
 
 def compare_newest(ledger: Ledger, ranked: Sequence[tuple[float, int]], count: int) -> Why:
-    """Describe a comparison by newest loss for `why`.
+    """Return the entries of `why` for a choice among trials by their newest losses.
 
     Parameters
     ----------
     ledger : Ledger
         The study.
     ranked : sequence of (float, int)
-        Newest loss and number of the chosen trial, then of the runner-up if there is one.
+        Pairs (newest loss, number of the trial): the chosen trial, then the second best if there is one.
     count : int
         Number of trials that were compared.
 
@@ -194,7 +198,7 @@ def compare_newest(ledger: Ledger, ranked: Sequence[tuple[float, int]], count: i
 def nothing_to_train(
     ledger: Ledger, why: str = "every config was tried and every trial is at its end"
 ) -> Wait | Finish:
-    """Return the decision for the case that no config is left and no trial can continue.
+    """Return the decision for a study in which no config is left and no trial can continue.
 
     Parameters
     ----------
@@ -215,7 +219,7 @@ def nothing_to_train(
 
 
 def find_finished_trials(ledger: Ledger) -> list[Trial]:
-    """Return the idle trials that have a result: a loss (infinite if they diverged at once) or a failure.
+    """Return the trials without an open order that have a result: a loss (infinite if they diverged at once) or a failure.
 
     A trial that was stopped early counts too: its best loss is too high, but better than no result.
 
@@ -234,7 +238,9 @@ def find_finished_trials(ledger: Ledger) -> list[Trial]:
 
 
 def find_interrupted(ledger: Ledger, stops: tuple[int, ...]) -> Trial | None:
-    """Return the oldest trial that is idle between two stops, because its order was shortened, cut off or given up.
+    """Return a trial that is idle between two stops, because its order was shortened, interrupted or cancelled.
+
+    If there are several, it is the one that left its last stop first.
 
     Parameters
     ----------

@@ -1,28 +1,33 @@
 """Choose and search so that every machine comes to the same result.
 
-**Choosing among scores.** A score is the result of linear algebra. Its last digits depend on the processor, on the BLAS kernel
-that is used on it and on the number of threads. Two candidates that are equal in theory then differ by rounding, and a plain
-`argmax` lets the rounding decide. So policies and models choose only by the functions below:
+**Choosing among scores.** Policies and models choose only by these functions:
 
-    equal       scores whose difference is at most the tolerance
-    tolerance   `TOLERANCE` times the spread of the scores, plus `ROUNDING` times the size of the best
-    order       among equal candidates, the one that is given first is chosen
+    find_best         the index of the best score (`find_best_of_rows`: one for each row of a matrix)
+    sort_best_first   the indices of the best scores, the best first
+    are_best          which scores are equal to the best
+    reaches           whether a number is at least a limit
 
-A score that is NaN is the worst. The spread is the best minus the worst finite score. A caller that knows a better unit passes
-it as `spread`: 1 for logarithms, where a difference of 1 is a factor of e, however bad the last candidate is.
+They treat two scores as equal if they differ by at most a tolerance: 1e-8 (`TOLERANCE`) of the spread of the scores, plus 1e-10
+(`ROUNDING`) of the size of the best score. Among equal candidates, the one that is given first is chosen. A score that is NaN
+is the worst. The spread is the difference between the best and the worst finite score. A caller that knows a better unit passes
+it as `spread`: 1 for logarithms, where a difference of 1 is a factor of e, however bad the worst candidate is.
 
-What the tolerance has to cover was measured: every decision of 13 policies was repeated with the OpenBLAS kernels Prescott,
+The reason: a score is the result of linear algebra. Its last digits depend on the processor, on the BLAS kernel that is used on
+it and on the number of threads. Two candidates that are equal in theory then differ by rounding, and a plain `argmax` lets the
+rounding decide.
+
+The size of these differences was measured: every decision of 13 policies was repeated with the OpenBLAS kernels Prescott,
 Nehalem, Sandybridge, Haswell, Zen and SkylakeX, with one and two threads (`python -m benchmarks portability`), and on a
 second machine with other versions of Python, NumPy and SciPy. The scores of one decision differ by less than 1e-9 of their
 spread. The results of an iterative search (parameters of a fit, the location of a maximum) differ by more, so they are refined
-and rounded as described next.
+and rounded as described below.
 
-Losses that the training code reports are data, not scores: they are the same on every machine, and are compared exactly
-(`exact=True`).
+Losses that the training code reported are not computed again. Recorded losses are read from the ledger, so every machine that
+reads it sees the same numbers. They are compared exactly (`exact=True`).
 
-**Results of a search.** An iterative search ends where its stopping rule says so, and rounding errors grow on the way. So two
-machines end near each other, but not at the same point. `polish` takes both to the minimum, and `round_result` removes the digits
-in which they still differ.
+**Results of a search.** An iterative search stops where its stopping rule is satisfied, and rounding errors grow on the way. So
+two machines end near each other, but not at the same point. `polish` moves both to the minimum, and `round_result` removes the
+digits in which they still differ.
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ LOG_SPREAD = 1.0  # the `spread` to pass for logarithms
 
 
 def find_best(scores: Floats, best_is: Best, *, spread: float | None = None, exact: bool = False) -> int:
-    """Return the index of the best score; the first one among equal scores.
+    """Return the index of the best score. If several scores are equal to the best, it is the first of them.
+
+    Scores are equal if they differ by at most 1e-8 of `spread` plus 1e-10 of the best score.
 
     Parameters
     ----------
@@ -52,7 +59,7 @@ def find_best(scores: Floats, best_is: Best, *, spread: float | None = None, exa
     spread : float, optional
         The unit of the scores; 1 for logarithms. Without it, the best minus the worst finite score.
     exact : bool
-        Compare exactly: for reported values, which are the same on every machine.
+        Compare without a tolerance: for recorded losses, which are the same on every machine.
 
     Returns
     -------
@@ -63,7 +70,7 @@ def find_best(scores: Floats, best_is: Best, *, spread: float | None = None, exa
 
 
 def find_best_of_rows(scores: Floats, best_is: Best, *, exact: bool = False) -> Indices:
-    """Return the index of the best score of each row.
+    """Return the index of the best score of each row, as `find_best` does for one row.
 
     Parameters
     ----------
@@ -110,8 +117,8 @@ def sort_best_first(
 ) -> Indices:
     """Return the indices of the best scores, best first.
 
-    Scores that are equal to the best of those not yet sorted form a group; a group stays in the given order. So the first
-    index is the one that `find_best` returns.
+    Equal scores stay in the given order: the scores that are equal to the best come first, then those that are equal to the best
+    of the rest, and so on. So the first index is the one that `find_best` returns.
 
     Parameters
     ----------
@@ -148,9 +155,9 @@ def measure_tolerance(scores: Floats, best_is: Best, *, spread: float | None = N
 
 
 def reaches(number: float | Floats, limit: float | Floats, *, spread: float | Floats = 1.0) -> Flags:
-    """Return whether each number is at least the limit, where numbers within the tolerance count as equal.
+    """Return whether each number is at least the limit, or below it by no more than the tolerance.
 
-    Every threshold on computed numbers uses this rule.
+    The tolerance is 1e-8 of `spread` plus 1e-10 of the limit. Use this function for every limit on computed numbers.
 
     Parameters
     ----------
@@ -196,10 +203,10 @@ _LONGEST_STEP = 0.5  # beyond this distance the quadratic approximation is not v
 
 
 def round_result(found: Floats, decimals: int) -> Floats:
-    """Return the numbers that an iterative search found, each rounded to so many decimals.
+    """Return the numbers that an iterative search found, each rounded to this many decimals.
 
-    Only a number that lies on the edge between two decimals can still differ between machines. The last decimal must be far
-    above the differences between machines, and far below the differences that matter.
+    After this, two machines differ only if a number lies almost exactly between two rounded numbers. Choose `decimals` so that
+    the last decimal is far larger than the differences between machines, and far smaller than the differences that matter.
 
     Parameters
     ----------
@@ -224,11 +231,11 @@ def polish(
     highest: Floats,
     steps: int,
 ) -> Floats:
-    """Return the minimum next to `point`, (n,), within the box from `lowest` to `highest`, after so many Newton steps.
+    """Return the minimum next to `point`, (n,), within the box from `lowest` to `highest`, after `steps` Newton steps.
 
     A search compares values of the function, and within about 1e-4 of a minimum these differ only by rounding. Newton's method
-    looks for the zero of the gradient instead, which is located more exactly. `gradient` returns (n,), `curvature` (n, n). The
-    curvature may be approximate: it decides how fast this converges, not where. Scale the parameters so that the function
+    looks for the zero of the gradient instead, which can be found more exactly. `gradient` returns (n,), `curvature` (n, n). The
+    curvature may be approximate: it changes how fast this converges, not where. Scale the parameters so that the function
     changes by about 1 over a length of 1.
     """
     for _ in range(steps):

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from shoestring.core.ledger.entries import Amendment, Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.failures import kind_of_failure
-from shoestring.core.ledger.notes import OrderRelease, Overhead, QueuedConfig, ResumeCheck, TrainingEnd
-from shoestring.core.ledger.order_closing import MAX_DEATHS, receipt_closes
+from shoestring.core.ledger.notes import Overhead, QueuedConfig, ResumeCheck, TrainingEnd
+from shoestring.core.ledger.order_closing import CLOSING_TOPICS, MAX_DEATHS, receipt_closes
 from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count
@@ -251,13 +251,12 @@ def _enter_note(state: StudyState, note: Note) -> None:
         case Overhead.topic:
             overhead = Overhead.from_note(note)
             _charge_time(state, overhead.kind, overhead.seconds)
-        case OrderRelease.topic:
-            if (number := OrderRelease.from_note(note).order) in state.open_orders:
-                _close_order(state, number)
         case TrainingEnd.topic:
             _enter_end(state, TrainingEnd.from_note(note))
         case ResumeCheck.topic:
             _enter_check(state, ResumeCheck.from_note(note))
+    if note.topic in CLOSING_TOPICS and (number := note.facts["order"]) in state.open_orders:
+        _close_order(state, number)
 
 
 def _enter_end(state: StudyState, ended: TrainingEnd) -> None:
@@ -266,12 +265,9 @@ def _enter_end(state: StudyState, ended: TrainingEnd) -> None:
     trial.limit = ended.step
     _charge_time(state, "train", ended.seconds, ended.price_factor)
     open_order = state.open_orders.get(ended.order)
-    if open_order is None:
-        return
-    if trial.limit == 0:  # an epoch is charged, or code that never reports would be trained for ever
-        _charge_epoch(state, open_order)
+    if open_order is not None and trial.limit == 0:
+        _charge_epoch(state, open_order)  # otherwise code that never reports would be trained for ever
         _fail_trial(state, trial, "the training code ended before its first step: let it report after each step")
-    _close_order(state, ended.order)
 
 
 def _enter_check(state: StudyState, check: ResumeCheck) -> None:

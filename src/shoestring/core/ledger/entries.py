@@ -49,7 +49,13 @@ class StudyDefinition:
         return 1.0 if self.direction == "min" else -1.0
 
     def body(self) -> dict[str, Any]:
-        """Return the fields of the entry as they are stored."""
+        """Return the fields of the entry as they are stored.
+
+        Returns
+        -------
+        dict
+            Plain values by the names of the fields.
+        """
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
         return shown | {"space": self.space.to_dict(), "budget": str(self.budget), "prices": self.prices.to_dict()}
 
@@ -103,7 +109,13 @@ class Order:
         return self.validate == "each" or (self.validate == "last" and step == self.until)
 
     def body(self) -> dict[str, Any]:
-        """Return the fields of the entry as they are stored."""
+        """Return the fields of the entry as they are stored.
+
+        Returns
+        -------
+        dict
+            Plain values by the names of the fields.
+        """
         return {
             "number": self.number,
             "trial": self.trial,
@@ -145,7 +157,13 @@ class Receipt:
         return self.status in ("ok", "diverged")
 
     def body(self) -> dict[str, Any]:
-        """Return the fields of the entry as they are stored."""
+        """Return the fields of the entry as they are stored.
+
+        Returns
+        -------
+        dict
+            Plain values by the names of the fields.
+        """
         return {
             "order": self.order,
             "trial": self.trial,
@@ -177,7 +195,13 @@ class StateLoss:
     kind: ClassVar[str] = "lost"
 
     def body(self) -> dict[str, Any]:
-        """Return the fields of the entry as they are stored."""
+        """Return the fields of the entry as they are stored.
+
+        Returns
+        -------
+        dict
+            Plain values by the names of the fields.
+        """
         fields_set = {
             "trial": self.trial,
             "resumable_step": self.resumable_step,
@@ -198,7 +222,13 @@ class Amendment:
     kind: ClassVar[str] = "amended"
 
     def body(self) -> dict[str, Any]:
-        """Return the fields of the entry as they are stored."""
+        """Return the fields of the entry as they are stored.
+
+        Returns
+        -------
+        dict
+            Plain values by the names of the fields.
+        """
         changed: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         changed["budget"] = None if self.budget is None else str(self.budget)
         return {name: value for name, value in changed.items() if value is not None}
@@ -213,7 +243,13 @@ class Note:
     kind: ClassVar[str] = "note"
 
     def body(self) -> dict[str, Any]:
-        """Return the fields of the entry as they are stored."""
+        """Return the fields of the entry as they are stored.
+
+        Returns
+        -------
+        dict
+            Plain values by the names of the fields.
+        """
         return {"topic": self.topic, **self.facts}
 
 

@@ -114,14 +114,17 @@ class Ledger:
         return successor
 
     def consume(self) -> None:
-        """Mark this ledger as consumed, once a proposed entry is stored: only its entries can be read from now on."""
+        """Mark this ledger as consumed. It is called when the entry that was proposed has been stored.
+
+        From then on only the entries of this ledger can be read; use the ledger that `propose` returned.
+        """
         self._proposal, self.is_consumed = None, True
 
     def propose(self, entry: Entry) -> Ledger:
-        """Return the ledger that `append(entry)` would return, without consuming this one, while the entry is not stored yet.
+        """Return the ledger with one more entry, before the entry is stored; this ledger is not consumed yet.
 
-        If the entry is never appended, this ledger can be used as before. But its state and views now belong to the
-        successor, so reading them here computes them again from all entries.
+        When the entry is stored, call `consume`. If it is never stored, this ledger can be used as before. But its state and
+        its views were handed over to the successor, so they are computed again from all entries when they are next read.
 
         Parameters
         ----------
@@ -131,7 +134,7 @@ class Ledger:
         Returns
         -------
         Ledger
-            The successor. Appending this very entry returns it again.
+            The successor. A second call with the same object, also through `append`, returns the same successor.
 
         Raises
         ------
@@ -169,7 +172,7 @@ class Ledger:
         )
 
     def fork(self, count: int | None = None) -> Ledger:
-        """Return an independent ledger of the first `count` entries, for a replay or a what-if question.
+        """Return an independent ledger of the first `count` entries, for example to replay a part of the study.
 
         Parameters
         ----------
@@ -206,17 +209,19 @@ class Ledger:
         return self._entries[start : self._count]
 
     def view(self, view: View[S]) -> S:
-        """Return the state of a view after all entries; only the entries since the last call are computed.
+        """Return a table that is computed from all entries, such as the losses of all trials after one step.
+
+        The table is kept, so the next call only adds the entries that are new.
 
         Parameters
         ----------
         view : View
-            A hashable description of what to compute; see `core/ledger/views.py`.
+            Describes what is computed; see `View`.
 
         Returns
         -------
         S
-            The view's state. It belongs to the ledger: read it, never change it.
+            The table, which is called the state of the view. It belongs to the ledger: read it, never change it.
 
         Raises
         ------
@@ -240,7 +245,7 @@ class Ledger:
 
     @property
     def state(self) -> StudyState:
-        """The totals of the study; see `StudyState`."""
+        """The trials, the orders and the totals of the study; see `StudyState`."""
         if self._state is None:
             self._state = self.view(_STATE_VIEW)
         return self._state
@@ -284,20 +289,23 @@ class Ledger:
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best value so far, at its `best_step`; the earliest among equals; None before the first value."""
+        """The trial with the best value so far; None before the first value.
+
+        The value is that of its step `best_step`. If several trials have this value, it is the one that reported it first.
+        """
         state = self.state
         return None if state.best_trial is None else state.trials[state.best_trial]
 
     @property
     def memo(self) -> Memo:
-        """The memo of the last order of the present policy; empty if it has placed none."""
+        """The memo of the newest order that the current policy decided; empty if it has decided none."""
         state = self.state
         return state.orders[-1].memo if len(state.orders) > state.first_own_order else {}
 
     def former_configs(self, trial: int) -> list[Config]:
-        """Return the config of each finished step of a trial whose config changed during training; empty for all other trials.
+        """Return the config of each finished step of a trial.
 
-        Steps whose result was lost are trained again with these configs.
+        Steps whose trained state was lost are trained again with these configs.
 
         Parameters
         ----------
@@ -307,7 +315,7 @@ class Ledger:
         Returns
         -------
         list of Config
-            One config for each finished step, or an empty list.
+            One config for each finished step. The list is empty if the config of this trial never changed.
         """
         state = self.state
         past = state.trials[trial]
@@ -392,7 +400,13 @@ class Ledger:
         return stream(self.definition.seed, name, *numbers)
 
     def decision_rng(self) -> np.random.Generator:
-        """Return the random generator of the next decision: it depends on the seed and the number of orders only."""
+        """Return the random generator of the next decision.
+
+        Returns
+        -------
+        numpy.random.Generator
+            A new generator. It depends only on the study's seed and the number of orders so far.
+        """
         return stream(self.definition.seed, "decide", len(self.orders))
 
     # configs ---------------------------------------------------------------------------------------------------------

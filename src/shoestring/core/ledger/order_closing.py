@@ -1,12 +1,16 @@
-"""Decide when an order is closed: only here, for the state of the study, for views and for runners.
+"""The rules for when an order is closed.
 
 An order is closed by
 
-- the receipt of its last step, or of a step that failed, diverged or was interrupted;
+- the receipt of its last step, or of a step that failed, diverged or was interrupted (`receipt_closes`);
 - the note `ended` (the training code ended by itself) or `released` (no report came for a long time, or the run was interrupted
-  while no step of the order was running);
-- the third death in a row of the process that trains its trial, without a new step in between. A step that is trained again does
-  not count as new, because code that always dies at one step must not be trained for ever.
+  while no step of the order was running), which are `CLOSING_TOPICS`;
+- the third death in a row (`MAX_DEATHS`) of the process that trains its trial, without a new step in between. A step that is
+  trained again does not count as new, because code that always dies at one step must not be trained for ever.
+
+Views and the simulated runner follow the open orders with `OpenOrders`. The state of the study (accounting.py) uses the same
+three names, but follows the open orders itself, because it also charges them and counts the deaths of each trial. A test compares
+the two after every entry (tests/unit/core/test_order_closing.py).
 """
 
 from __future__ import annotations

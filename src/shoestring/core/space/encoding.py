@@ -78,6 +78,25 @@ class Points:
         """
         return Points(np.vstack([self.cube, others.cube]), np.vstack([self.active, others.active]))
 
+    def with_coordinates(self, where: Flags, coordinates: Floats) -> Points:
+        """Return these points with some of their coordinates replaced.
+
+        Parameters
+        ----------
+        where : array of bool (m, dims)
+            True for the coordinates to replace.
+        coordinates : array (n,)
+            The new values, row by row, one for each True of `where`.
+
+        Returns
+        -------
+        Points
+            The moved points, with the same parameters active.
+        """
+        cube = self.cube.copy()
+        cube[where] = coordinates
+        return Points(cube, self.active)
+
 
 class Encoding:
     """How the configs of one space are encoded.

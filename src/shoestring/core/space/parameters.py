@@ -40,7 +40,13 @@ class _Parameter:
     __slots__ = ()
 
     def find_problem(self) -> str | None:
-        """Return what is wrong with this definition; None if nothing is."""
+        """Return what is wrong with this definition.
+
+        Returns
+        -------
+        str or None
+            The rule that it breaks, and what to do; None if the definition is valid.
+        """
         raise NotImplementedError
 
     def accept(self, value: Any) -> Any:
@@ -64,12 +70,12 @@ class _Parameter:
         raise NotImplementedError
 
     def levels(self, points: int) -> list[Any]:
-        """Return values for a grid.
+        """Return values for a grid, from the lowest to the highest.
 
         Parameters
         ----------
         points : int
-            How many values of a float or integer to return. A choice returns all its options.
+            The number of values of a float or integer. A choice returns all its options in their own order.
 
         Returns
         -------
@@ -84,7 +90,13 @@ class _Parameter:
         raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
-        """Return the description that the ledger stores, without conditions."""
+        """Return the description that the ledger stores, without the conditions of `when`.
+
+        Returns
+        -------
+        dict
+            The same keys as in a TOML file, such as `{"float": [0.001, 1.0], "log": True}`.
+        """
         raise NotImplementedError
 
 

@@ -1,12 +1,13 @@
-"""The search space: named parameters, some active only when others have certain values, or a list of given configs.
+"""The search space: named parameters, some of them active only when others have certain values, or a list of given configs.
 
     Space({"lr": Float(1e-5, 1.0, log=True),
            "optimizer": Choice(["sgd", "adam"]),
            "momentum": Float(0.0, 0.99, when={"optimizer": "sgd"})})
 
-A config is a plain dict of the active parameters. Inactive ones are left out, so two configs that differ only in inactive
-parameters are the same config. A space can be written as a dict or as TOML with the same keys. `Space.from_configs(configs)` is
-for tables, replays and a user's own candidates: policies choose among its rows, and no other configuration is possible.
+A config is a plain dict with the values of the active parameters. Inactive parameters are left out, so two configs that differ
+only in inactive parameters are the same config. A space can be written as a dict or as TOML with the same keys.
+`Space.from_configs(configs)` is for tables, replays and a user's own candidates: policies choose among its rows, and no other
+configuration is possible.
 
 Parameters are kept in the order of their names. The ledger does not store the order in which the user wrote them, so a study
 that is read back must have the same unit cube whatever that order was.
@@ -37,6 +38,10 @@ _MAX_COUNTED = 10_000  # a finite space of at most this size is counted exactly,
 class Space:
     """A search space: parameters by name, or the rows of `Space.from_configs`.
 
+    A parameter may have a condition, `when={"solver": "sgd"}`: it is active only in configs in which `solver` is "sgd", and it is
+    left out of all other configs. A list stands for several values, `when={"solver": ["sgd", "rmsprop"]}`. If a condition names
+    several parameters, all of them must have the given values.
+
     Parameters
     ----------
     parameters : mapping
@@ -59,7 +64,7 @@ class Space:
     >>> space = Space({
     ...     "lr": Float(1e-5, 1.0, log=True),
     ...     "solver": Choice(["adam", "sgd"]),
-    ...     "momentum": Float(0.5, 0.99, when={"solver": "sgd"}),  # a condition
+    ...     "momentum": Float(0.5, 0.99, when={"solver": "sgd"}),  # only if solver is "sgd"
     ... })
     >>> space.validate({"lr": 0.1, "solver": "adam"})
     {'lr': 0.1, 'solver': 'adam'}
@@ -88,14 +93,14 @@ class Space:
         Parameters
         ----------
         configs : sequence of Config
-            The configs. None may be listed twice.
+            Dicts of values by name. No config may be listed twice.
         log : sequence of str
             Names of the parameters that have a log scale.
 
         Returns
         -------
         Space
-            The space.
+            A space whose `rows` are these configs.
 
         Raises
         ------
@@ -189,22 +194,22 @@ class Space:
     # configs ---------------------------------------------------------------------------------------------------------
 
     def validate(self, config: Config) -> dict[str, Any]:
-        """Return a config as the ledger stores it.
+        """Check a config, and return it as the ledger stores it.
 
         Parameters
         ----------
         config : Config
-            The config.
+            A value for each active parameter, by name.
 
         Returns
         -------
         dict
-            Its values, in the order of the space's parameters.
+            The same values as plain Python objects, in the order of the space's parameters.
 
         Raises
         ------
         SpaceError
-            If the config is not in the space. The message names parameter, value, rule and remedy.
+            If the config is not in the space. The message names the parameter, its value and the rule.
         """
         if not isinstance(config, Mapping):
             raise SpaceError(f"a config is a dict of parameters, not {config!r}")
@@ -241,32 +246,32 @@ class Space:
         return {name: checked[name] for name in self.parameters if name in checked}
 
     def key(self, config: Config) -> str:
-        """Return a text that is equal for equal configs.
+        """Return a text that is the same for equal configs, and different for all others.
 
         Parameters
         ----------
         config : Config
-            The config.
+            A config that `validate` returned.
 
         Returns
         -------
         str
-            The text.
+            The config as JSON.
         """
         return dumps(config)
 
     def row_number(self, config: Config) -> int | None:
-        """Return the number of the row of a listed space that equals this config.
+        """Return which row of a listed space is equal to a config.
 
         Parameters
         ----------
         config : Config
-            The config.
+            Values by name.
 
         Returns
         -------
         int or None
-            The number; None if no row equals it.
+            The index of the row in `rows`; None if no row is equal.
         """
         return self._row_numbers.get(self.key(config))
 
@@ -287,17 +292,18 @@ class Space:
         return bound if counted > _MAX_COUNTED else counted
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
-        """Yield all combinations of levels of the parameters, each config once.
+        """Yield every combination of the parameters' values, each config once. A listed space yields its rows.
 
         Parameters
         ----------
         points : int
-            Levels of each float or integer; an integer may have fewer. Choices have all their options.
+            Values for each numeric parameter, spread evenly over its range; an integer parameter may have fewer. A choice
+            has all its options.
 
         Yields
         ------
         dict
-            A config.
+            The next config.
         """
         if self.rows is not None:
             yield from (dict(row) for row in self.rows)
@@ -324,17 +330,17 @@ class Space:
         return len(self.cube_names)
 
     def to_cube(self, config: Config) -> NDArray[np.float64]:
-        """Return the point of the unit cube that stands for a config.
+        """Return the point of the unit cube that represents a config.
 
         Parameters
         ----------
         config : Config
-            The config.
+            A config that `validate` returned.
 
         Returns
         -------
         array (dims,)
-            The point; inactive parameters are at 0.5.
+            A number from 0 to 1 for each parameter that is not a constant; 0.5 for inactive parameters.
         """
         parameters = self.parameters
         return np.array([parameters[n].to_unit(config[n]) if n in config else 0.5 for n in self.cube_names])  # type: ignore[union-attr]
@@ -345,12 +351,12 @@ class Space:
         Parameters
         ----------
         u : array (dims,)
-            The point.
+            A number from 0 to 1 for each parameter that is not a constant.
 
         Returns
         -------
         dict
-            The config.
+            The values of the active parameters, with the constants.
 
         Raises
         ------

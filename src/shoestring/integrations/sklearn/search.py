@@ -1,8 +1,8 @@
 """`BudgetSearchCV`: a hyperparameter search with scikit-learn's conventions that ends when its budget is spent.
 
-A search that is stored can be continued by another process. The scores of every fold are in the metrics of the receipts,
-and the models of a paused trial are in its checkpoint. A fingerprint in the ledger shows whether the rows, the folds and the
-estimator are still the same.
+A search that is stored can be continued by another process. The metrics of each receipt hold the scores of every fold, and the
+checkpoint of a paused trial holds its models. A fingerprint in the ledger shows whether the rows, the folds and the estimator
+are still the same.
 """
 
 from __future__ import annotations
@@ -78,33 +78,38 @@ def _delegate(name: str) -> Any:
 class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Search hyperparameters by cross-validation until a budget is spent.
 
-    Estimators with `partial_fit`, and forests or boosting with `warm_start`, are trained in steps, so that poor configurations
-    are paused early. All other estimators are fitted once per fold, and poor configurations do not see all folds. The budget
-    pays for the search; the final fit on all rows comes after it.
+    Estimators with `partial_fit`, and forests or boosting with `warm_start`, are trained in steps on all folds, so that poor
+    configurations are paused early. All other estimators are fitted once for each fold, and poor configurations are not fitted
+    on all folds. The final fit on all rows comes after the search; it is not charged to the budget.
 
     Parameters
     ----------
     estimator : estimator
         The estimator whose parameters are searched.
     space : Space or dict
-        The search space, or a dict of parameters; a list stands for a choice between its items.
+        The search space, or a dict of parameters; a list means a choice between its items.
     budget : str, default "60s"
-        Seconds or minutes ("60s", "5m"), or a number of steps ("200 epochs").
+        Seconds or minutes ("60s", "5m"), or a number of steps ("200 epochs"). One epoch pays for one step of one
+        configuration, whatever the kind of step: see `steps`.
     scoring, n_jobs, refit, cv, return_train_score
-        As for `GridSearchCV`. `n_jobs` is the number of folds that are fitted at the same time.
+        As for `GridSearchCV`. `n_jobs` is the number of folds that are fitted at the same time. A budget in seconds is
+        charged the time that passes, not the time of each job.
     error_score : "raise" or float, default nan
         The score of a fold that fails. With nan the configuration fails; with "raise" the search stops with the error.
     steps : {"auto", "passes", "trees", "folds"}, default "auto"
-        What a step is: a pass of `partial_fit` over the rows, a share of the trees, or a fold. "auto" chooses trees or
-        passes where the estimator supports them, else folds.
+        What a step is, and so what one epoch pays for. "passes": one pass of `partial_fit` over the training rows, on every
+        fold. "trees": a share of the trees (with `max_steps=9`, a ninth), on every fold. "folds": a full fit on one fold, or
+        on `n_jobs` folds at the same time. "auto" chooses trees or passes where the estimator supports them, else folds.
     max_steps : int, optional
-        The passes, or the shares of the trees, of a full training; 27 passes or 9 shares by default. Not used with folds.
+        The number of steps of a full training: the passes, or the shares of the trees. By default 27 passes or 9 shares. With
+        folds it is not used, because a full training is a fit on every fold.
     policy : str or Policy, optional
-        The policy that decides what to train.
+        The policy that decides what to train next; by default that of `tune`.
     random_state : int, RandomState or None, default None
         The seed of the search.
     store : str, optional
-        A file such as "search.db", or the address of another store, to save the search in. The same `fit` continues it later.
+        A file such as "search.db", or the address of another store, in which the search is saved. The same `fit` continues it
+        later. None: the search is only in memory.
     name : str, default "search"
         The name of the search in the store.
 
@@ -322,7 +327,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"{type(self).__name__} has no n_features_in_ before it is fitted") from error
 
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
-        """Return the score of the best estimator, by the metric that was searched for.
+        """Return the score of the best estimator, by the metric that the search optimised.
 
         Parameters
         ----------

@@ -4,15 +4,15 @@ Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIP
 eq. 6 and algorithm 1, line 5. A variance does not depend on scores, so points are selected first and scored afterwards.
 
     paper     here                  meaning                                                        unit
-    x         x                     hyperparameters of the run that was just trained, in [0,1]^d   —
-    t         trained_steps         length of the run                                              steps
+    x         x                     hyperparameters of the trial that was just trained, in [0,1]^d —
+    t         trained_steps         length of its training                                         steps
     t'        grid                  lengths of prefixes of its curve, as times in [0, 1]           —
-    M         max_points            at most floor(t~ M) points are added for a run                 points
+    M         max_points            at most floor(t~ M) points are added for a trial               points
     delta     max_log_condition     stop before the natural log of cond(A) exceeds this            nats
 
 Differences from the paper:
 - t' is one of a grid of whole steps, not a continuum.
-- The number of points decreases with the length of the run, as in the authors' programs.
+- The number of points decreases with the length of the training, as in the authors' programs.
 - A time whose variance is below the noise variance + 1e-3 is not added. Variances are those of standardised scores. The authors'
   programs compare the standard deviation with that sum (`floor="std"`), which hardly ever stops: a time observed k times with
   noise variance s has a variance of about s / k, and that would have to be below (s + 1e-3)^2, which takes 200 points at one time
@@ -36,7 +36,7 @@ from shoestring.models.gp.posterior import GP
 Floor = Literal["variance", "std"]
 Stop = Literal["condition", "count", "variance", "repeat"]
 _ABOVE_NOISE = 1e-3  # as in the authors' programs
-_GRID_SIZE = 50  # lengths of prefixes of a run that are compared
+_GRID_SIZE = 50  # lengths of prefixes of a curve that are compared
 _MAX_EXACT_POINTS = 250  # up to here a condition number is computed from all eigenvalues
 _POWER_ITERATIONS = 12  # above that, it is estimated
 
@@ -62,7 +62,7 @@ def pick_most_uncertain(
 ) -> SelectedTimes:
     """Select times of `grid` one after the other, each where the variance is largest given those before (eq. 6).
 
-    `max_points` is the limit for this run, see `count_allowed_points`. `floor` says whether the variance or the standard
+    `max_points` is the limit for this curve, see `count_allowed_points`. `floor` says whether the variance or the standard
     deviation must reach the noise variance + 1e-3; a number is a lower limit for the variance itself.
     """
     least = floor if not isinstance(floor, str) else find_least_variance(float(np.exp(gp.theta[-1])), floor)
@@ -185,7 +185,7 @@ def _exceeds(gp: GP, more: Floats, limit: float) -> bool:
 
 
 def count_allowed_points(time: float, max_points: int) -> int:
-    """Return floor(t~ M): a short run has little information, and no single run may fill the matrix."""
+    """Return floor(t~ M): a short curve has little information, and no single curve may fill the matrix."""
     return int(np.floor(time * max_points + 1e-9))  # 0.29 * 100 is 28.999999999999996
 
 

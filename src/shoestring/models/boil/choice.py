@@ -38,7 +38,7 @@ from shoestring.core.deciding.reproducible import (
     sort_best_first,
 )
 from shoestring.core.values.arrays import Flags, Floats, Indices
-from shoestring.models.boil.score_process import RunLengths
+from shoestring.models.boil.score_process import TrainingLengths
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
 
@@ -95,8 +95,8 @@ def log_softplus_ratio(log_ei: Floats, cost_share: Floats) -> Floats:
     return np.log(np.logaddexp(0.0, np.exp(log_ei))) - np.log(np.logaddexp(0.0, cost_share))
 
 
-class RunPrediction(NamedTuple):
-    """Prediction of the model for one run."""
+class ScorePrediction(NamedTuple):
+    """Prediction of the model for one point z."""
 
     score: float
     std: float
@@ -105,7 +105,7 @@ class RunPrediction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunPredictions:
+class ScorePredictions:
     """Predictions of the model for q points z."""
 
     score: Floats  # (q,)
@@ -113,8 +113,8 @@ class RunPredictions:
     log_ei: Floats
     log_ratio: Floats
 
-    def at(self, at: int) -> RunPrediction:
-        return RunPrediction(
+    def at(self, at: int) -> ScorePrediction:
+        return ScorePrediction(
             float(self.score[at]), float(self.std[at]), float(self.log_ei[at]), float(self.log_ratio[at])
         )
 
@@ -128,12 +128,12 @@ class Tradeoff:
     best_mean: float
     rule: Rule = "log_ratio"
 
-    def predict(self, z: Floats) -> RunPredictions:
+    def predict(self, z: Floats) -> ScorePredictions:
         """Return the predictions for points z, (q, d + 1)."""
         mean, variance = self.gp.predict(z)
         std = np.sqrt(variance)
         log_ei = log_expected_improvement(-mean, std, -self.best_mean)
-        return RunPredictions(mean, std, log_ei, self._weigh(log_ei, self.cost.share(self.cost.predict(z))))
+        return ScorePredictions(mean, std, log_ei, self._weigh(log_ei, self.cost.share(self.cost.predict(z))))
 
     def _weigh(self, log_ei: Floats, share: Floats) -> Floats:
         if self.rule == "softplus":
@@ -189,13 +189,13 @@ def find_largest_mean(gp: GP, pool: Floats, free: Flags) -> Peak:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChosenRun:
+class ChosenPoint:
     """What to train, for how long, and the prediction of the model at the rounded time."""
 
     z: Floats  # (d + 1,)
     start: int  # row of the pool where the search began
     steps: int
-    prediction: RunPrediction
+    prediction: ScorePrediction
     candidates: SearchCandidates
 
 
@@ -212,9 +212,9 @@ def choose(
     tradeoff: Tradeoff,
     pool: Floats,
     free: Flags,
-    lengths: RunLengths,
+    lengths: TrainingLengths,
     may_train: Callable[[Floats, int], bool],
-) -> ChosenRun:
+) -> ChosenPoint:
     """Maximise log EI - log cost over x and time; the time is rounded to whole steps before anything is stored.
 
     `may_train` says whether an x that was reached from a row of the pool may be trained; rows of the pool always may.
@@ -232,7 +232,7 @@ def choose(
     steps = lengths.steps_at(points[top, -1])
     z = np.append(points[top, :-1], lengths.time_of(steps))
     candidates = SearchCandidates(values, points, starts, int(top))
-    return ChosenRun(z, int(starts[top]), steps, tradeoff.predict(z[None]).at(0), candidates)
+    return ChosenPoint(z, int(starts[top]), steps, tradeoff.predict(z[None]).at(0), candidates)
 
 
 def _climb(

@@ -18,7 +18,7 @@ Differences from the paper:
 - The logistic is a function of v_u, not of the raw step. The reported m0 lie between -4 and 2.8, so the authors do the same.
 - dy/dm0 and dy/dg0 are sums over the curve weighted by its rewards, and dy/dg0 contains v_u - m0 where the paper prints -m0.
 - One constant is added to rewards below zero: a sum of negative terms decreases with the length of training, so the shortest
-  run would look best.
+  curve would look best.
 - `tail_mean` is the score of the authors' programs: the mean of r l over the late part of a curve. `log` and `average` are
   the paper's ablations; they have no parameters to learn.
 """
@@ -72,7 +72,7 @@ def _check_curve(curve: Floats, max_steps: int) -> None:
     if curve.ndim != 1 or not 1 <= curve.size <= max_steps:
         raise ValueError(
             f"a curve of shape {curve.shape} must be a list of 1 to max_steps={max_steps} rewards: "
-            "cut it, or make the matrix for longer runs."
+            "cut it, or make the matrix for longer curves."
         )
     if not np.isfinite(curve).all():
         raise ValueError(

@@ -3,7 +3,7 @@
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, eqs. 1, 2, 5.
 
     paper       here               meaning                                                          unit
-    Tmin, Tmax  RunLengths         shortest run, full training                                      steps
+    Tmin, Tmax  TrainingLengths    shortest and full training                                       steps
     t~          time               (t - Tmin) / (Tmax - Tmin)                                       —
     z = [x,t~]  z                  hyperparameters in [0,1]^d, then time in [0,1]                   —
     sx, st      lengthscale_x, _t  k = exp(-|x-x'|^2 / (2 sx^2) - (t~-t~')^2 / (2 st^2))            —
@@ -54,8 +54,8 @@ RANDOM_STARTS = 20  # random starts of a fit; the likelihood is maximised from t
 
 
 @dataclass(frozen=True, slots=True)
-class RunLengths:
-    """How long a run may be trained, and the time of each length on the axis of the process."""
+class TrainingLengths:
+    """How long a configuration may be trained, and the time of each length on the axis of the process."""
 
     min_steps: int
     max_steps: int
@@ -65,7 +65,7 @@ class RunLengths:
         return self.min_steps < self.max_steps
 
     def time_of(self, steps: int) -> float:
-        """Return t~ of a number of steps; 1 if every run is a full training."""
+        """Return t~ of a number of steps; 1 if every training is full."""
         if not 1 <= self.min_steps <= steps <= self.max_steps:
             raise ValueError(
                 f"steps={steps} must be from min_steps={self.min_steps} (at least 1) to max_steps={self.max_steps}."

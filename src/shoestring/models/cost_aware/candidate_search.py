@@ -160,7 +160,7 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
     at_start = surface.log_cost(starts)  # subtracted, so that the solver's tolerances do not depend on the unit of cost
 
     def negative_score(moving: Floats) -> tuple[float, Floats]:
-        points = _move(starts, free, moving)
+        points = starts.with_coordinates(free, moving)
         value, gradient = surface.log_ei_gradient(points)
         if alpha > 0.0:
             cost, by_place = surface.log_cost_gradient(points)
@@ -170,7 +170,7 @@ def climb(surface: Surface, starts: Points, alpha: float) -> Points:
     bounds = np.tile((0.0, 1.0), (int(free.sum()), 1))
     options = {"maxiter": _CLIMB_STEPS, "ftol": 1e-6, "gtol": 1e-4}
     found = minimize(negative_score, starts.cube[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return _move(starts, free, np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0))
+    return starts.with_coordinates(free, np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0))
 
 
 def slide(surface: Surface, starts: Points, threshold: float) -> Points:
@@ -186,7 +186,7 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
     movers = np.unique(owner)  # starts that move
 
     def at(moving: Floats) -> Points:
-        return _move(starts, free, moving)
+        return starts.with_coordinates(free, moving)
 
     def slopes(moving: Floats) -> Floats:  # (movers, variables); each depends on its own variables alone
         return np.where(movers[:, None] == owner, surface.log_ei_gradient(at(moving))[1][free], 0.0)
@@ -205,7 +205,7 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
         return starts
     # The solver stops a rounding error away from the threshold, often on the wrong side, and far beyond it where the peak is
     # narrow. Bisection finds the largest share of each start's way on which log EI stays at or above the threshold.
-    way = _move(starts, free, np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0)).cube - starts.cube
+    way = starts.with_coordinates(free, np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0)).cube - starts.cube
     largest, share, step = np.zeros(len(starts)), np.ones(len(starts)), 1.0
     for _ in range(_BISECTIONS):
         fits = reaches(surface.log_ei(Points(starts.cube + share[:, None] * way, starts.active)), threshold)
@@ -213,12 +213,6 @@ def slide(surface: Surface, starts: Points, threshold: float) -> Points:
         step /= 2.0
         share = np.minimum(1.0, np.where(fits, share + step, share - step))
     return Points(starts.cube + largest[:, None] * way, starts.active)
-
-
-def _move(starts: Points, free: Flags, moving: Floats) -> Points:
-    cube = starts.cube.copy()
-    cube[free] = moving
-    return Points(cube, starts.active)
 
 
 def choose_cheap_and_far(x: Floats, tried: Floats, log_cost: Floats) -> int:

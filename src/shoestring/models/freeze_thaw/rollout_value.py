@@ -41,17 +41,19 @@ class _Histories:
     best: Floats  # (s,)
 
 
-def roll_out(mean: Floats, cov: Floats, can_run: Flags, noise: float, best_loss: float, n_nodes: int = 3) -> Floats:
-    """Return the expected improvement over all stages for each first arm, (n_arms,); -inf for an arm that cannot run.
+def roll_out(mean: Floats, cov: Floats, can_train: Flags, noise: float, best_loss: float, n_nodes: int = 3) -> Floats:
+    """Return the expected improvement over all stages for each first arm, (n_arms,); -inf for an arm that cannot be trained.
 
-    `mean` and `can_run` are (n_arms, n_stages): the next losses of each arm in order, and whether each exists. `cov` is
+    `mean` and `can_train` are (n_arms, n_stages): the next losses of each arm in order, and whether each exists. `cov` is
     (n_arms * n_stages, n_arms * n_stages) in the same order, without the observation noise.
     """
     n_arms, n_stages = mean.shape
-    if cov.shape != (mean.size, mean.size) or can_run.shape != mean.shape:
-        raise ValueError(f"mean is {mean.shape}, can_run {can_run.shape}, cov {cov.shape}: these shapes do not match.")
+    if cov.shape != (mean.size, mean.size) or can_train.shape != mean.shape:
+        raise ValueError(
+            f"mean is {mean.shape}, can_train {can_train.shape}, cov {cov.shape}: these shapes do not match."
+        )
     nodes, weights = np.polynomial.hermite.hermgauss(n_nodes)
-    tree = _Tree(cov, can_run.ravel(), noise, math.sqrt(2.0) * nodes, weights / math.sqrt(math.pi))
+    tree = _Tree(cov, can_train.ravel(), noise, math.sqrt(2.0) * nodes, weights / math.sqrt(math.pi))
     first = _Histories(
         mean=np.repeat(mean.reshape(1, -1), n_arms, axis=0),
         variance=np.repeat(np.diagonal(cov)[None], n_arms, axis=0),
@@ -60,7 +62,7 @@ def roll_out(mean: Floats, cov: Floats, can_run: Flags, noise: float, best_loss:
         best=np.full(n_arms, best_loss),
     )
     values = tree.value(first, np.arange(n_arms), n_stages - 1)
-    return np.where(can_run[:, 0], values, -np.inf)
+    return np.where(can_train[:, 0], values, -np.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,13 +70,13 @@ class _Tree:
     """The tree of simulated losses: what all its stages share."""
 
     cov: Floats
-    can_run: Flags  # (N,)
+    can_train: Flags  # (N,)
     noise: float
     nodes: Floats  # standard normal
     weights: Floats
 
     def value(self, histories: _Histories, arms: Indices, stages_left: int) -> Floats:
-        """Return the improvement (s,) of running arms (s,) now and of the stages after that."""
+        """Return the improvement (s,) of training arms (s,) now and of the stages after that."""
         gain = np.take_along_axis(self._gains(histories), arms[:, None], axis=1)[:, 0]
         if stages_left == 0:
             return gain
@@ -111,4 +113,4 @@ class _Tree:
         mean = np.take_along_axis(histories.mean, at, axis=1)
         std = np.sqrt(np.maximum(np.take_along_axis(histories.variance, at, axis=1), 0.0) + self.noise)
         z = (histories.best[:, None] - mean) / std
-        return np.where(self.can_run[at], std * standard_expected_improvement(z), 0.0)
+        return np.where(self.can_train[at], std * standard_expected_improvement(z), 0.0)

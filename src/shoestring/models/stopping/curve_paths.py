@@ -69,14 +69,14 @@ def log_marginal_likelihood(
     noise_variance: float = NOISE_VARIANCE,
 ) -> float:
     """Return log p(errors | alpha, beta) for errors after steps 1, 2, ..., N0."""
-    y = _require_curve(errors, noise_variance)  # (n0,)
+    y = _require_curve_and_noise(errors, noise_variance)  # (n0,)
     factor = _gram_factor(y.size, alpha, beta, noise_variance)
     return _log_density(y, _solve(factor, y), factor)
 
 
 def fit_curve(errors: Floats | Sequence[float], *, noise_variance: float = NOISE_VARIANCE) -> CurveFit:
     """Return the most likely (alpha, beta) within the bounds, given the errors after steps 1..N0."""
-    y = _require_curve(errors, noise_variance)  # (n0,)
+    y = _require_curve_and_noise(errors, noise_variance)  # (n0,)
     lowest = np.log([ALPHA_BOUNDS[0], BETA_BOUNDS[0]])
     highest = np.log([ALPHA_BOUNDS[1], BETA_BOUNDS[1]])
 
@@ -113,7 +113,7 @@ def curve_posterior(
     errors: Floats | Sequence[float], steps: Floats | Sequence[int] | range, fit: CurveFit
 ) -> tuple[Floats, Floats]:
     """Return mean (m,) and covariance (m, m) of the noise-free curve at `steps`, given the errors after steps 1..N0."""
-    y = _require_curve(errors, fit.noise_variance)
+    y = _require_curve_and_noise(errors, fit.noise_variance)
     seen = np.arange(1.0, y.size + 1.0)  # (n0,)
     future = np.asarray(steps, dtype=np.float64)  # (m,)
     factor = _gram_factor(y.size, fit.alpha, fit.beta, fit.noise_variance)
@@ -143,12 +143,12 @@ def keep_paths_within_unit(paths: Floats) -> Floats:
     return paths if inside.all() else np.compress(inside, by_step, axis=1).T  # keeps each step contiguous
 
 
-def _require_curve(errors: Floats | Sequence[float], noise_variance: float) -> Floats:
+def _require_curve_and_noise(errors: Floats | Sequence[float], noise_variance: float) -> Floats:
     y = np.asarray(errors, dtype=np.float64)
     if y.ndim != 1 or y.size == 0:
         raise ValueError(f"errors of shape {y.shape} must be a non-empty list of numbers, one per step from step 1 on.")
     if not np.isfinite(y).all():
-        raise ValueError(f"errors has a value that is not finite, {y[~np.isfinite(y)][0]}: drop the diverged run.")
+        raise ValueError(f"errors has a value that is not finite, {y[~np.isfinite(y)][0]}: drop the diverged curve.")
     if not SMALLEST_NOISE_VARIANCE <= noise_variance < np.inf:
         raise ValueError(
             f"noise_variance={noise_variance} must be at least {SMALLEST_NOISE_VARIANCE}: below it the kernel matrix "

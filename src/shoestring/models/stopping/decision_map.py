@@ -1,4 +1,4 @@
-"""Actions for each step of a run and mean error so far: the stopping problem solved backwards on simulated curves.
+"""Actions for each step of a training and mean error so far: the stopping problem solved backwards on simulated curves.
 
 Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv
 version known to us): losses (3), (4), Bellman equation (2), Algorithm 2 (appendix B).
@@ -7,12 +7,12 @@ version known to us): losses (3), (4), Bellman equation (2), Algorithm 2 (append
     N0, N       -                 paths have a column for each step N0+1..N                        steps
     M           n_cells           equal cells of the statistic, cell i is (i / M, (i + 1) / M]     -
     y* + xi_t   incumbent_error   best error so far, with an allowance for noise                   error
-    theta_1     -                 the run does not end better: final error > incumbent_error       -
-    theta_2     better            the run ends better                                              -
+    theta_1     -                 it does not end better: final error > incumbent_error            -
+    theta_2     better            it ends better                                                   -
     d0 d1 d2    CONTINUE, STOP,   train one more step; stop ("it will not win"); train to the      -
                 FINISH            end ("it will win")
-    K1          k1                loss of stopping a run that would have won                       loss
-    K2          k2                loss of finishing a run that does not win                        loss
+    K1          k1                loss of stopping a training that would have won                  loss
+    K2          k2                loss of finishing a training that does not win                   loss
     c_d0        cost              loss of one more step                                            loss
     rho_n       value             least expected loss from step n on                               loss
 
@@ -21,7 +21,7 @@ Equation (2): rho_n = min{ K1 Pr(theta_2), K2 Pr(theta_1), E[rho_{n+1}] + c }, w
 Differences from the paper:
 - In a cell with at most `min_paths` paths the action is always CONTINUE, and the value of the cell is the loss of
   continuing. (The authors' code leaves that value at 0, so continuing looks free one step earlier.)
-- With fewer than `min_survivors` paths the action is CONTINUE everywhere, because the curve model does not fit this run.
+- With fewer than `min_survivors` paths the action is CONTINUE everywhere, because the curve model does not fit this curve.
 - Losses that are equal up to the tolerance of `core.deciding.reproducible` are ties; ties prefer d0, then d1, then d2.
 - In a cell where no path wins K1 Pr = 0, even for k1 = inf.
 - Line 19 of Algorithm 2 prints rho_{n+1} of y_n; it must be of y_{n+1}.

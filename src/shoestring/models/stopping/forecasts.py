@@ -1,13 +1,13 @@
 """Forecast of the error at full training from the beginning of a learning curve.
 
 Domhan, Springenberg and Hutter, "Speeding Up Automatic Hyperparameter Optimization of Deep Neural Networks by
-Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us). A run is stopped when the probability of
+Extrapolation of Learning Curves", IJCAI 2015 (no arXiv version known to us). A training is stopped when the probability of
 ending above y* is below 0.05; here the caller makes that comparison.
 
     paper      here               meaning                                                  unit
     x_m        n_max              full training                                            steps
     y          1 - errors         accuracy after a step                                    in [0, 1]
-    y*         incumbent_error    the best run's value, as an error                        error
+    y*         incumbent_error    the best value of the others, as an error                error
 
 Differences from the paper:
 - Pr(y > y*) averages the normal tail of every sample instead of drawing one y from each: same mean, less noise.
@@ -50,7 +50,7 @@ def forecast_by_families(
 
     The first half of the sweeps is discarded; each later one gives n_walkers samples.
     """
-    y = 1.0 - _require_curve(errors, n_max)  # (n,)
+    y = 1.0 - _require_curve_up_to(errors, n_max)  # (n,)
     if n_walkers < 10 or n_walkers % 2 or n_sweeps < 2:
         raise ValueError(f"n_walkers={n_walkers} must be even and at least 10, n_sweeps={n_sweeps} at least 2.")
     steps = np.append(np.arange(1.0, y.size + 1.0), float(n_max))  # (n + 1,): the data, then the end
@@ -71,16 +71,18 @@ def forecast_by_families(
 
 def forecast_by_process(errors: Floats | Sequence[float], n_max: int, incumbent_error: float) -> FinalForecast:
     """Return the forecast by the Gaussian process of `curve_paths`, in milliseconds; the final error is without noise."""
-    seen = _require_curve(errors, n_max)
+    seen = _require_curve_up_to(errors, n_max)
     mean, cov = curve_posterior(seen, [n_max], fit_curve(seen))
     std = float(np.sqrt(max(cov[0, 0], 1e-12)))  # a variance lost in rounding must not divide by zero
     return FinalForecast(float(ndtr((incumbent_error - mean[0]) / std)), float(mean[0]), std)
 
 
-def _require_curve(errors: Floats | Sequence[float], n_max: int) -> Floats:
+def _require_curve_up_to(errors: Floats | Sequence[float], n_max: int) -> Floats:
     seen = np.asarray(errors, dtype=np.float64)
     if seen.ndim != 1 or not 1 <= seen.size <= n_max:
         raise ValueError(f"errors of shape {seen.shape} must be one error per step, from 1 to n_max={n_max} of them.")
     if not np.isfinite(seen).all():
-        raise ValueError(f"errors has a value that is not finite, {seen[~np.isfinite(seen)][0]}: the run diverged.")
+        raise ValueError(
+            f"errors has a value that is not finite, {seen[~np.isfinite(seen)][0]}: the training diverged."
+        )
     return seen

@@ -1,4 +1,4 @@
-"""Bayesian optimal stopping of one training run by simulated curves.
+"""Bayesian optimal stopping of one training by simulated curves.
 
 Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019 (PMLR 97, no arXiv
 version known to us): the rule around Algorithm 2, which is in `decision_map`, and Lemma 7 (noise correction).
@@ -12,7 +12,7 @@ version known to us): the rule around Algorithm 2, which is in `decision_map`, a
     c_d0        cost              loss of one more step                                            loss
     kappa       kappa             C2: limit on std_full / std_now of the surrogate                 -
 
-Only d1 ("it will not win") stops training. A run expected to win is trained to the end, so that its value is known.
+Only d1 ("it will not win") stops training. A training expected to win goes on to the end, so that its value is known.
 
 Differences from the paper:
 - The statistic is the mean error over steps N0+1..n, as in the authors' code; the text's mean over 1..n is an option.
@@ -289,7 +289,7 @@ class StoppingPlan:
         if decision == CONTINUE:
             return False, "undecided: another step is worth its cost"
         if math.isinf(rule.k1):
-            return False, "k1 is infinite: no run is stopped"
+            return False, "k1 is infinite: nothing is stopped"
         return True, "stopping now has a lower expected loss than continuing"
 
 

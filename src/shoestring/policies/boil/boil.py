@@ -3,12 +3,12 @@
 Nguyen, Schulze, Osborne, "Bayesian Optimization for Iterative Learning", NeurIPS 2020, arXiv:1909.09593v5, algorithm 1. Each
 curve is compressed into one score through a logistic weight that is learned (`models.boil.compression`). One process models
 scores and lengths (`models.boil.score_process`). It is also fitted to the prefixes of a curve at which it is least certain
-(`models.boil.augmentation`). The next run maximises log EI - log cost (`models.boil.choice`).
+(`models.boil.augmentation`). The next trial maximises log EI - log cost (`models.boil.choice`).
 
     paper       here                meaning                                                            unit
-    Tmin        min_steps           shortest run; None: a fifth of a full training                     steps
+    Tmin        min_steps           shortest training; None: a fifth of a full training                steps
     Tmax        max_steps           a full training                                                    steps
-    M           max_points          prefixes added for a run of full length, fewer for shorter ones    points
+    M           max_points          prefixes added for a full training, fewer for shorter ones         points
     delta       max_log_condition   ln cond of the covariance above which nothing is added             nats
     alpha/mu_c  rule                how improvement and cost are combined: "log_ratio" or, as printed, "softplus"  —
     —           floor               "variance" or "std": what must reach the noise variance + 1e-3 at an added prefix  —
@@ -16,34 +16,34 @@ scores and lengths (`models.boil.score_process`). It is also fitted to the prefi
     m0, g0      midpoint, growth    parameters of the logistic; they are fitted and shown in `why`     —
     —           initial_trials      configs trained in full before the model is used                   trials
 
-`why` of a chosen run: predicted_score and std (at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
-model), points (all points of the model), log_condition, best_run (the run that would be recommended). The paper's baselines are
+`why` of a chosen trial: predicted_score and std (at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
+model), points (all points of the model), log_condition, best_run (the trial that would be recommended). The paper's baselines are
 settings:
 
     bo          lengths="full", augmentation="none", score="last_mean"     EI on the mean of the last values, no cost
     bo_l        lengths="full", augmentation="none"                        EI on compressed curves, no cost
-    cm_tf_bo    augmentation="none"                                        config and length, one point per run
+    cm_tf_bo    augmentation="none"                                        config and length, one point per trial
 
 The default is a mixture that neither source used: the paper's sum of weighted rewards with the log ratio of the authors'
 programs. The form of each source is a setting, too:
 
-    as printed  rule="softplus"                                            chooses the shortest runs, whatever their score
+    as printed  rule="softplus"                                            chooses the shortest trainings, whatever their score
     programs    score="tail_mean", min_steps=0.4 Tmax, max_points=10, max_log_condition=15, floor="std"
 
 Differences from the paper:
-- The cost that the recommended run (largest posterior mean at full length) needs for the rest of its training is reserved: the
-  run is continued before an order that would use up that reserve. The paper trains it again from the start, beyond its budget.
+- The cost that the recommended trial (largest posterior mean at full length) needs for the rest of its training is reserved:
+  it is continued before an order that would use up that reserve. The paper trains it again from the start, beyond its budget.
 - A config is trained in one trial, and the search considers configs that were not tried yet. When there are none left,
-  unfinished runs are continued, the one with the best predicted score first.
-- A fit is due every `refit_every` runs, by default 3 d, and once after the initial design.
-- In budgets of time and money the initial design ends with a third of the budget, once two runs are complete.
+  unfinished trials are continued, the one with the best predicted score first.
+- A fit is due every `refit_every` trials, by default 3 d, and once after the initial design.
+- In budgets of time and money the initial design ends with a third of the budget, once two trials are complete.
 - Prefixes cost what their steps took. The paper uses the regression, and the authors' programs multiply by t~, which is
   zero at Tmin.
 - Options of a choice are corners of a simplex, at distance 1.
-- With more than 500 points, parameters are fitted to runs spread over the study; at most 1000 prefixes are added for all runs
+- With more than 500 points, parameters are fitted to trials spread over the study; at most 1000 prefixes are added for all trials
   together; the search also starts from the place of the largest mean.
-- With several workers, a run under way counts as if it had ended as predicted.
-- A run that the budget limit interrupted is finished first when the budget is raised.
+- With several workers, a trial that is being trained counts as if it had ended as predicted.
+- A trial that the budget limit interrupted is finished first when the budget is raised.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ from shoestring.core.deciding.why_text import describe_phase
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import Floor, estimate_log_condition
 from shoestring.models.boil.choice import Rule
-from shoestring.models.boil.score_process import RunLengths, TimeKernel
-from shoestring.policies.boil.next_run import NextRun, RunSearch
+from shoestring.models.boil.score_process import TimeKernel, TrainingLengths
+from shoestring.policies.boil.next_trial import NextTrial, TrialSearch
 from shoestring.policies.boil.prefixes import Augmentation, PrefixRule
 from shoestring.policies.boil.score_model import MODEL_MEMO, ModelSettings, Score, ScoreModel, fit_score_model
 from shoestring.policies.config_table import ConfigsView, ConfigTable
@@ -91,7 +91,7 @@ _PHASES = {
     "initial design": "part of the initial design",
     "recommended": "the recommended trial is trained to its end",
 }
-_MIN_SHARE = 5  # a run is at least a full training divided by this: 30 of 150 epochs in the paper
+_MIN_SHARE = 5  # a training is at least a full one divided by this: 30 of 150 epochs in the paper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +135,11 @@ class BOIL:
         require_one_of(self, "time_kernel", get_args(TimeKernel))
         require_one_of(self, "learn_noise", (True, False))
         remedy = "Leave it out for a fifth of a full training."
-        require_whole(self, "min_steps", 1, "a run has at least one step", remedy, optional=True)
+        require_whole(self, "min_steps", 1, "a training has at least one step", remedy, optional=True)
         require_whole(
-            self, "refit_every", 1, "the model is fitted at most once per run", "Leave it out for 3 d.", optional=True
+            self, "refit_every", 1, "the model is fitted at most once per trial", "Leave it out for 3 d.", optional=True
         )
-        require_whole(self, "initial_trials", 1, "a model needs at least one run", "Try 3.")
+        require_whole(self, "initial_trials", 1, "a model needs at least one trial", "Try 3.")
         require_whole(self, "last_steps", 1, "it is a number of values to average", "Try 10.")
         require_whole(self, "max_points", 0, "it is a number of points", "Try 15.")
         require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
@@ -179,7 +179,7 @@ class BOIL:
         shortest = math.ceil(ledger.max_steps / _MIN_SHARE) if self.min_steps is None else self.min_steps
         shortest = ledger.max_steps if self.lengths == "full" else min(shortest, ledger.max_steps)
         return ModelSettings(
-            lengths=RunLengths(shortest, ledger.max_steps),
+            lengths=TrainingLengths(shortest, ledger.max_steps),
             score=self.score,
             last_steps=self.last_steps,
             prefix_rule=PrefixRule(
@@ -197,28 +197,28 @@ class BOIL:
     def _decide_by_model(
         self, ledger: Ledger, table: ConfigTable, model: ScoreModel, rng: np.random.Generator
     ) -> Decision:
-        search = RunSearch(ledger, table, self.model_settings(ledger).lengths, model, rng, self.candidates, self.rule)
+        search = TrialSearch(ledger, table, self.model_settings(ledger).lengths, model, rng, self.candidates, self.rule)
         found = search.find()
-        good = _find_good_runs(model)
+        good = _find_good_trials(model)
         if found is None:
-            unfinished = [place for place in good if not ledger.trials[model.runs[place].trial].is_ended]
+            unfinished = [place for place in good if not ledger.trials[model.curves[place].trial].is_ended]
             return _finish(ledger, model, unfinished) if unfinished else nothing_to_train(ledger, ALL_TRIED)
-        recommended = ledger.trials[model.find_best_run(good)] if good else None
+        recommended = ledger.trials[model.find_best_trial(good)] if good else None
         if recommended is not None and not recommended.is_ended:
             cost_to_end = ledger.step_price(recommended.number) * (recommended.limit - recommended.resumable_step)
             affordable_later = reaches(ledger.left, cost_to_end + found.cost, spread=cost_to_end + found.cost)
-            if cost_to_end <= ledger.left and not affordable_later:  # affordable before the found run, not after it
+            if cost_to_end <= ledger.left and not affordable_later:  # affordable before the found trial, not after it
                 return _finish(ledger, model, good)
         return _start(ledger, found, model)
 
 
-def _find_good_runs(model: ScoreModel) -> list[int]:
-    """Return the indices of the runs that neither diverged nor failed."""
-    return [place for place, run in enumerate(model.runs) if not run.is_bad]
+def _find_good_trials(model: ScoreModel) -> list[int]:
+    """Return the indices of the trials that neither diverged nor failed."""
+    return [place for place, curve in enumerate(model.curves) if not curve.is_bad]
 
 
 def _find_interrupted(ledger: Ledger) -> tuple[Trial, int] | None:
-    """Return a run that ended before the step that this policy ordered, and that step."""
+    """Return a trial that ended before the step that this policy ordered, and that step."""
     goals = {
         order.trial: order.memo["goal"]
         for order in ledger.orders[ledger.state.first_own_order :]
@@ -233,13 +233,13 @@ def _find_interrupted(ledger: Ledger) -> tuple[Trial, int] | None:
 
 
 def _finish(ledger: Ledger, model: ScoreModel, among: Sequence[int]) -> Train:
-    """Return the order that trains the run with the best predicted score at full length, among these indices, to its end."""
-    trial = ledger.trials[model.find_best_run(among)]
-    why = {**_describe(model), **model.compare_best_run(among), "phase": "recommended", "at": trial.steps}
+    """Return the order that trains the trial with the best predicted score at full length, among these indices, to its end."""
+    trial = ledger.trials[model.find_best_trial(among)]
+    why = {**_describe(model), **model.compare_best_trial(among), "phase": "recommended", "at": trial.steps}
     return continue_trial(trial, trial.limit, why=why, memo=_aim(model.memo, trial.limit))
 
 
-def _start(ledger: Ledger, found: NextRun, model: ScoreModel) -> Train:
+def _start(ledger: Ledger, found: NextTrial, model: ScoreModel) -> Train:
     why = {
         **_describe(model),
         **found.comparison,
@@ -256,13 +256,13 @@ def _start(ledger: Ledger, found: NextRun, model: ScoreModel) -> Train:
 
 
 def _aim(memo: Memo, goal: int) -> Memo:
-    """Return the memo of an order up to `goal`. Later decisions use it to find runs that the budget limit interrupted."""
+    """Return the memo of an order up to `goal`. Later decisions use it to find trials that the budget limit interrupted."""
     return {**memo, "goal": [float(goal)]}
 
 
 def _describe(model: ScoreModel) -> dict[str, str | float | bool]:
     return {
-        "best_run": model.find_best_run(_find_good_runs(model) or range(len(model.runs))),
+        "best_run": model.find_best_trial(_find_good_trials(model) or range(len(model.curves))),
         "midpoint": model.parameters.midpoint,
         "growth": model.parameters.growth,
         "added": model.n_prefixes,

@@ -1,13 +1,13 @@
-"""The points (config, length of training) that BOIL's model is fitted to: the end of every run, and some prefixes of its curve.
+"""The points (config, length of training) that BOIL's model is fitted to: the end of every curve, and some of its prefixes.
 
-The prefixes of a run are selected once, when the run is first considered, with the parameters of that moment. The memo of each
-order names the prefixes that its decision added, so all orders together name all of them:
+The prefixes of a curve are selected once, when its trial is first considered, with the parameters of that moment. The memo of
+each order names the prefixes that its decision added, so all orders together name all of them:
 
     memo                          meaning
-    run_trials, run_steps         runs that were considered, and their lengths then
+    run_trials, run_steps         trials that were considered, and their lengths then
     prefix_trials, prefix_steps   prefixes that were added for them
 
-A run that was continued since is considered again, and the point where it ended before stays in the model.
+A trial that was continued since is considered again, and the point where it ended before stays in the model.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from shoestring.models.boil.augmentation import (
     pick_random_times,
     step_grid,
 )
-from shoestring.models.boil.score_process import ProcessParameters, RunLengths, TimeKernel, product_kernel
+from shoestring.models.boil.score_process import ProcessParameters, TimeKernel, TrainingLengths, product_kernel
 from shoestring.models.gp.posterior import GP, condition
-from shoestring.policies.boil.run_curves import CurveRun
+from shoestring.policies.boil.loss_curves import LossCurve
 from shoestring.policy import Ledger, Memo
 
-# Prefixes of all runs together: by then the effect of time is well known, and each prefix slows all later decisions.
+# Prefixes of all curves together: by then the effect of time is well known, and each prefix slows all later decisions.
 MAX_PREFIXES = 1000
 Augmentation = Literal["selected", "random", "full", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixRule:
-    """The rule that selects the prefixes of a run."""
+    """The rule that selects the prefixes of a curve."""
 
     augmentation: Augmentation
     max_points: int
@@ -48,14 +48,20 @@ class PrefixRule:
     floor: Floor = "variance"
 
     def choose(
-        self, gp: GP, x: Floats, run: CurveRun, known: Sequence[int], lengths: RunLengths, rng: np.random.Generator
+        self,
+        gp: GP,
+        x: Floats,
+        curve: LossCurve,
+        known: Sequence[int],
+        lengths: TrainingLengths,
+        rng: np.random.Generator,
     ) -> list[int]:
-        """Return lengths to add to the known ones for a run at x, (d,); the end of the run is in the model already."""
-        # `run.length` is the full training for a run that diverged: it is known to be bad at every later length.
-        grid = step_grid(lengths.min_steps, run.length)
+        """Return lengths to add to the known ones for a curve at x, (d,); the end of the curve is in the model already."""
+        # `curve.length` is the full training for a trial that diverged: it is known to be bad at every later length.
+        grid = step_grid(lengths.min_steps, curve.length)
         grid = grid[~np.isin(grid, known)]
         times = np.array([lengths.time_of(int(steps)) for steps in grid])
-        at_most = max(0, count_allowed_points(lengths.time_of(run.length), self.max_points) - len(known))
+        at_most = max(0, count_allowed_points(lengths.time_of(curve.length), self.max_points) - len(known))
         limit = self.max_log_condition
         if self.augmentation == "full":
             chosen = pick_full_curve(gp, x, times)
@@ -71,7 +77,7 @@ class Prefixes:
     """Lengths of the prefixes that are points of the model, by trial."""
 
     lengths: dict[int, set[int]] = field(default_factory=dict)
-    run_steps: dict[int, int] = field(default_factory=dict)  # the length of each run when it was last considered
+    considered: dict[int, int] = field(default_factory=dict)  # trained steps of each trial when it was last considered
     # what this decision adds
     memo: Lists = field(
         default_factory=lambda: {"run_trials": [], "run_steps": [], "prefix_trials": [], "prefix_steps": []}
@@ -88,28 +94,28 @@ class Prefixes:
                 prefixes.lengths[trial].add(steps)
         return prefixes
 
-    def of(self, run: CurveRun) -> list[int]:
-        """Return the lengths of the run's prefixes in the model, ascending."""
-        return sorted(self.lengths.get(run.trial, ()))
+    def of(self, curve: LossCurve) -> list[int]:
+        """Return the lengths of the curve's prefixes in the model, ascending."""
+        return sorted(self.lengths.get(curve.trial, ()))
 
-    def is_known(self, run: CurveRun) -> bool:
-        """Return whether the run was considered, and not continued since."""
-        return self.run_steps.get(run.trial) == run.steps
+    def is_known(self, curve: LossCurve) -> bool:
+        """Return whether the trial was considered, and not continued since."""
+        return self.considered.get(curve.trial) == curve.steps
 
-    def add(self, run: CurveRun, lengths: Iterable[int]) -> None:
-        """Record that this decision considered the run, and which prefixes it selected."""
-        self._mark(run.trial, run.steps)
-        self.memo["run_trials"].append(float(run.trial))
-        self.memo["run_steps"].append(float(run.steps))
+    def add(self, curve: LossCurve, lengths: Iterable[int]) -> None:
+        """Record that this decision considered the trial, and which prefixes it selected."""
+        self._mark(curve.trial, curve.steps)
+        self.memo["run_trials"].append(float(curve.trial))
+        self.memo["run_steps"].append(float(curve.steps))
         for steps in lengths:
-            self.lengths[run.trial].add(steps)
-            self.memo["prefix_trials"].append(float(run.trial))
+            self.lengths[curve.trial].add(steps)
+            self.memo["prefix_trials"].append(float(curve.trial))
             self.memo["prefix_steps"].append(float(steps))
 
     def _mark(self, trial: int, steps: int) -> None:
-        before = self.run_steps.get(trial)
+        before = self.considered.get(trial)
         self.lengths.setdefault(trial, set()).update(() if before is None else (before,))
-        self.run_steps[trial] = steps
+        self.considered[trial] = steps
 
 
 def _pairs(memo: Memo, what: str) -> Iterator[tuple[int, int]]:
@@ -118,20 +124,20 @@ def _pairs(memo: Memo, what: str) -> Iterator[tuple[int, int]]:
 
 
 class ModelRow(NamedTuple):
-    """A point of the model: the index of its run in the list of runs, and the number of steps."""
+    """A point of the model: the index of its curve in the list of curves, and the number of steps."""
 
     place: int
     steps: int
 
 
 def model_rows(
-    runs: Sequence[CurveRun], x: Floats, prefixes: Prefixes, lengths: RunLengths
+    curves: Sequence[LossCurve], x: Floats, prefixes: Prefixes, lengths: TrainingLengths
 ) -> tuple[Floats, list[ModelRow]]:
-    """Return the points z, (n, d + 1), and their meanings: for every run, at x (runs, d), its end and then its prefixes."""
+    """Return the points z, (n, d + 1), and their meanings: for every curve, at x (curves, d), its end and then its prefixes."""
     rows = [
         ModelRow(place, steps)
-        for place, run in enumerate(runs)
-        for steps in (run.length, *prefixes.of(run))
+        for place, curve in enumerate(curves)
+        for steps in (curve.length, *prefixes.of(curve))
         if steps >= lengths.min_steps
     ]
     times = [lengths.time_of(row.steps) for row in rows]
@@ -142,36 +148,36 @@ def add_prefixes(
     prefixes: Prefixes,
     rule: PrefixRule,
     ledger: Ledger,
-    runs: Sequence[CurveRun],
+    curves: Sequence[LossCurve],
     x: Floats,
     *,
-    lengths: RunLengths,
+    lengths: TrainingLengths,
     parameters: ProcessParameters,
     time_kernel: TimeKernel,
 ) -> None:
-    """Select prefixes of the runs, at x (runs, d), that are new or were continued, one trial after the other.
+    """Select prefixes of the curves, at x (curves, d), that are new or were continued, one trial after the other.
 
-    For each run, the process is conditioned on the runs before it and on its own end; the factor gets a few more rows.
+    For each curve, the process is conditioned on the curves before it and on its own end; the factor gets a few more rows.
     """
     kernel, theta = product_kernel(x.shape[1], time_kernel), parameters.theta(x.shape[1])
-    in_model = [place for place, run in enumerate(runs) if prefixes.is_known(run)]
-    room = MAX_PREFIXES - sum(len(prefixes.of(runs[place])) for place in in_model)
+    in_model = [place for place, curve in enumerate(curves) if prefixes.is_known(curve)]
+    room = MAX_PREFIXES - sum(len(prefixes.of(curves[place])) for place in in_model)
     gp: GP | None = None
-    for place, run in enumerate(runs):
-        if prefixes.is_known(run):
+    for place, curve in enumerate(curves):
+        if prefixes.is_known(curve):
             continue
         if rule.augmentation == "none" or room <= 0:
-            prefixes.add(run, ())
+            prefixes.add(curve, ())
             continue
         if gp is None:  # all scores are 0, since variances do not depend on them
-            z, _ = model_rows([runs[j] for j in (*in_model, place)], x[[*in_model, place]], prefixes, lengths)
+            z, _ = model_rows([curves[j] for j in (*in_model, place)], x[[*in_model, place]], prefixes, lengths)
             gp = condition(kernel, theta, z, np.zeros(len(z)))
         else:
-            z, _ = model_rows([run], x[[place]], prefixes, lengths)
+            z, _ = model_rows([curve], x[[place]], prefixes, lengths)
             gp = gp.extend(z, np.zeros(len(z)))
-        rng = ledger.rng("augmentation", run.trial, run.steps)
-        chosen = rule.choose(gp, x[place], run, prefixes.of(run), lengths, rng)[:room]
-        prefixes.add(run, chosen)
+        rng = ledger.rng("augmentation", curve.trial, curve.steps)
+        chosen = rule.choose(gp, x[place], curve, prefixes.of(curve), lengths, rng)[:room]
+        prefixes.add(curve, chosen)
         room -= len(chosen)
         if chosen:
             times = [lengths.time_of(steps) for steps in chosen]

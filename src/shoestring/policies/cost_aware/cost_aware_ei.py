@@ -54,7 +54,7 @@ from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implie
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
-from shoestring.models.loss_scaling import Scaling, fit_scaling
+from shoestring.models.loss_scaling import Scaling, fit_scaling, normal_quantile
 from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Pool
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
 from shoestring.policy import (
@@ -141,7 +141,7 @@ class ScoredCandidates:
         mean, variance = self.gp.predict(self.table.encoding.features(points))
         predictions = []
         for candidate, m, v in zip(candidates, mean, variance, strict=True):
-            quantile = self.scale.quantile_of(np.array([m]), np.sqrt([v + self.gp.noise_variance]))
+            quantile = normal_quantile(np.array([m]), np.sqrt([v + self.gp.noise_variance]), self.scale.undo)
             predictions.append(CurvePrediction.of(None, self.config(candidate), [max_steps], quantile, sign))
         return predictions
 

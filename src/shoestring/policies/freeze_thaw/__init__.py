@@ -1,4 +1,4 @@
-"""Policies that choose which paused run gets the next step, given the rest of the budget: Lu, Chiang and Sha,
+"""Policies that choose which paused trial gets the next step, given the rest of the budget: Lu, Chiang and Sha,
 "Hyper-parameter Tuning under a Budget Constraint", arXiv:1902.00532.
 
 The method is `bhpt`. Read the modules in this order:

@@ -28,7 +28,7 @@ The paper's ablations are settings: `commit=False` is Q alone, with `eps=0.5` it
 
 Differences from the paper:
 - In time and money the horizon r of an arm is the rest of the budget divided by the mean price of its steps. An arm that
-  has not run gets the mean price of those that have. "Committed" compares tau* with r of the arm expected to be best.
+  was not trained gets the mean price of those that have. "Committed" compares tau* with r of the arm expected to be best.
 - Several workers: an arm that is being trained cannot be chosen, and r counts only the part of the budget that is not
   reserved.
 - A diverged or failed arm cannot be chosen; the model still uses its diverged loss as a bad one.

@@ -30,7 +30,7 @@ from shoestring.models.freeze_thaw.parameter_fit import (
     sample_parameters,
     unpack,
 )
-from shoestring.models.loss_scaling import Scaling, fit_scaling
+from shoestring.models.loss_scaling import Scaling, fit_scaling, normal_quantile
 from shoestring.policies.freeze_thaw.arm_table import (
     REFITS,
     SINGLE_SAMPLE_REFITS,
@@ -177,7 +177,7 @@ class CurvePolicy:
         curves = []
         for arm in put_first(ranked, int(str(order.why["arm"])), find_runner_up(order.why, ranked, arms.identify)):
             steps = np.arange(arms.trained[arm] + 1, ends[arm] + 1)
-            quantile = forecast.scaling.quantile_of(mean[arm, steps - 1], std[arm, steps - 1])
+            quantile = normal_quantile(mean[arm, steps - 1], std[arm, steps - 1], forecast.scaling.undo)
             curves.append(CurvePrediction.of(arms.trial_of[arm], arms.configs[arm], steps, quantile, arms.sign))
         return Prediction(curves)
 
@@ -198,7 +198,7 @@ class CurvePolicy:
         found = fit_scaling(losses, reported)
         if self.scale != "none":
             return found
-        # Losses stay as they are. But if a run diverged, its loss must become finite, and no loss may be larger than that.
+        # Losses stay as they are. But if a trial diverged, its loss must become finite, and no loss may be larger than that.
         fence = math.inf if np.isfinite(losses[reported]).all() else found.fence
         return replace(found, centre=0.0, scale=1.0, fence=fence)
 

@@ -5,7 +5,7 @@ length of training in place of the size of the data set, as Lu, Chiang, Sha, arX
 
     paper   here              meaning                                                            unit
     s       step / max_steps  length of training, an input of the surrogate like any other       -
-    c       missing           cost: the steps that a run still needs to reach that length        steps
+    c       missing           cost: the steps that a trial still needs to reach that length      steps
     P_min   -                 probability of each representative to be best when fully trained   -
     -       lengths           allowed lengths, as shares of a full training                      -
 
@@ -32,7 +32,7 @@ from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.information_gain import information_gain
 from shoestring.models.gp.kernels import Block, Kernel
 from shoestring.models.gp.posterior import GP
-from shoestring.models.loss_scaling import Scaling, fit_scaling
+from shoestring.models.loss_scaling import Scaling, fit_scaling, normal_quantile
 from shoestring.policies.freeze_thaw.arm_table import (
     ARM_LABELS,
     REFITS,
@@ -132,7 +132,7 @@ class FabolasEpochs:
         for arm in put_first(ranked, int(str(order.why["arm"])), find_runner_up(order.why, ranked, arms.identify)):
             steps = np.arange(arms.trained[arm] + 1, ledger.max_steps + 1)
             mean, variance = gp.predict(_encode(arms, np.full(len(steps), arm), steps))
-            quantile = scale.quantile_of(mean, np.sqrt(variance + gp.noise_variance))
+            quantile = normal_quantile(mean, np.sqrt(variance + gp.noise_variance), scale.undo)
             curves.append(CurvePrediction.of(arms.trial_of[arm], arms.configs[arm], steps, quantile, sign))
         return Prediction(curves)
 
@@ -160,7 +160,7 @@ def _fit_surrogate(ledger: Ledger, arms: ArmTable, scale: Scaling, memo: Memo) -
     The number of receipts determines when its parameters are fitted again.
     """
     ends = {(arms.arm_of_trial[order.trial], order.until) for order in ledger.orders}
-    ends |= {(arm, int(n)) for arm, n in enumerate(arms.trained)}  # where a run was interrupted or diverged
+    ends |= {(arm, int(n)) for arm, n in enumerate(arms.trained)}  # where a trial was interrupted or diverged
     seen = np.array(sorted((a, t) for a, t in ends if 0 < t <= arms.trained[a] and not np.isnan(arms.losses[a, t - 1])))
     x = _encode(arms, seen[:, 0], seen[:, 1])
     y = scale.apply(arms.losses[seen[:, 0], seen[:, 1] - 1])

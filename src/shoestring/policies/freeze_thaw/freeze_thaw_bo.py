@@ -1,15 +1,15 @@
 """Freeze-thaw Bayesian optimisation: train the trial whose next loss has the most information about which one ends lowest.
 
-Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 4. Like BHPT it pauses and resumes runs,
-and it uses the same posterior, but it does not know the budget.
+Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 4. Like BHPT it pauses and resumes
+trials, and it uses the same posterior, but it does not know the budget.
 
-    paper    here       meaning                                                                       unit
-    B_old    old        started runs in the shortlist ("basket"), by expected improvement at the end  -
-    B_new    new        new runs in the shortlist                                                     -
-    n_fant   fantasies  simulated next losses of a run                                                -
-    P_min    -          probability of each run in the shortlist to end lowest                        -
+    paper    here       meaning                                                                        unit
+    B_old    old        started trials in the shortlist ("basket"), by expected improvement at the end -
+    B_new    new        new trials in the shortlist                                                    -
+    n_fant   fantasies  simulated next losses of a trial                                               -
+    P_min    -          probability of each trial in the shortlist to end lowest                       -
 
-Differences from the paper: new runs come from a fixed set of arms. P_min covers only the shortlist and is estimated by counting
+Differences from the paper: new trials come from a fixed set of arms. P_min covers only the shortlist and is estimated by counting
 draws (`models.gp.information_gain`). A fantasy is one step long. With several parameter samples the gains are averaged.
 """
 
@@ -45,8 +45,8 @@ class FreezeThawBO(CurvePolicy):
 
     def __post_init__(self) -> None:
         CurvePolicy.__post_init__(self)
-        require_whole(self, "old", 1, "a started run must be able to continue", "Try 10.")
-        require_whole(self, "new", 1, "otherwise no run is ever started", "Try 3.")
+        require_whole(self, "old", 1, "a started trial must be able to continue", "Try 10.")
+        require_whole(self, "new", 1, "otherwise no trial is ever started", "Try 3.")
         require_whole(self, "fantasies", 1, "a gain is an expectation over simulated losses", "Try 5.")
 
     def choose_arm(self, forecast: CurveForecast, limits: ArmLimits, rng: np.random.Generator) -> tuple[int, Why]:

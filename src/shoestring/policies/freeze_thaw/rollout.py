@@ -53,10 +53,10 @@ class Rollout(CurvePolicy):
         bests = [_find_best_loss(forecast, posterior) for posterior in forecast.posteriors]
         listed = _make_shortlist(forecast, np.flatnonzero(limits.room), bests)
         stages = int(min(self.horizon + 1, limits.affordable[listed].max()))
-        can_run = np.arange(stages) < limits.room[listed, None]  # (n_listed, stages)
+        can_train = np.arange(stages) < limits.room[listed, None]  # (n_listed, stages)
         values = np.mean(
             [
-                _roll_out(posterior, listed, trained[listed], can_run, best)
+                _roll_out(posterior, listed, trained[listed], can_train, best)
                 for posterior, best in zip(forecast.posteriors, bests, strict=True)
             ],
             axis=0,
@@ -80,11 +80,13 @@ def _make_shortlist(forecast: CurveForecast, free: Indices, bests: list[float]) 
     return free[np.sort(ranked)]
 
 
-def _roll_out(posterior: FreezeThawPosterior, listed: Indices, trained: Indices, can_run: Flags, best: float) -> Floats:
-    stages = can_run.shape[1]
+def _roll_out(
+    posterior: FreezeThawPosterior, listed: Indices, trained: Indices, can_train: Flags, best: float
+) -> Floats:
+    stages = can_train.shape[1]
     steps = trained[:, None] + 1 + np.arange(stages)
     mean, cov = posterior.predict_joint(np.repeat(listed, stages).tolist(), steps.ravel().tolist())
-    return roll_out(mean.reshape(-1, stages), cov, can_run, posterior.parameters.noise, best, _NODES)
+    return roll_out(mean.reshape(-1, stages), cov, can_train, posterior.parameters.noise, best, _NODES)
 
 
 def _find_best_loss(forecast: CurveForecast, posterior: FreezeThawPosterior) -> float:

@@ -5,37 +5,37 @@ to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.stopping.opti
 and what it shares with GP-UCB in `ucb_policy`.
 
     paper    here             meaning                                                                   unit
-    N0       n0               steps of a run before its first check; the first stop is after N0+1       steps
+    N0       n0               steps of a trial before its first check; the first stop is after N0+1     steps
     N        max_steps        a full training                                                           steps
-    K1       k1, k1_growth    loss of stopping a winner: k1 / g^t grows with the runs started           loss
+    K1       k1, k1_growth    loss of stopping a winner: k1 / g^t grows with the trials started         loss
     K2       k2               loss of finishing a loser                                                 loss
     c_d0     step_cost        loss of one more step                                                     loss
     kappa    kappa            C2: the deviation at N is at most kappa times that at n                   -
     xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)                    -
-    y*       incumbent        best loss of all other runs                                               loss
+    y*       incumbent        best loss of all other trials                                             loss
     -        search_by        surrogate that chooses configurations: "ends" or "printed", see below     -
     -        intermediate     whether the surrogate of lengths also uses the first step and every N / 5 -
     -        replan_every     steps after which future curves are simulated again                       -
 
-A run stops when the rule decides so (C1) and the surrogate allows it (C2). A run that the rule expects to win is trained
+A trial stops when the rule decides so (C1) and the surrogate allows it (C2). A trial that the rule expects to win is trained
 further, so that its value is known. `why` of a one-step order holds the statistic and its cell of the decision map,
 prob_better, the expected losses of continuing, stopping and finishing, the two deviations of C2, the incumbent and k1. The order
-that starts the next run holds the same numbers for the run that was just stopped.
+that starts the next trial holds the same numbers for the trial that was just stopped.
 
 Differences from the paper:
 - Future curves are simulated again every `replan_every` steps, from all losses so far, with the current step in the place of
-  N0. A plan made once, after 8 of 50 steps, has no information about a curve that has left all simulated curves, and most runs
+  N0. A plan made once, after 8 of 50 steps, has no information about a curve that has left all simulated curves, and most trials
   that should be stopped do leave them. None plans once.
-- The incumbent is the best loss that any other run has had at any step; with several workers, at this moment.
-- Configurations are chosen as in GP-UCB, by a surrogate of the best loss of each run ("ends"); a stopped run has the loss that
-  it had reached. In a surrogate of configurations and lengths early losses, which differ most, widen the bounds: a third of the
-  studies in benchmarks/bo_bos then needed more steps than GP-UCB, against one in six. By default it is used only for C2.
+- The incumbent is the best loss that any other trial has had at any step; with several workers, at this moment.
+- Configurations are chosen as in GP-UCB, by a surrogate of the best loss of each trial ("ends"); a stopped trial has the loss
+  that it had reached. In a surrogate of configurations and lengths early losses, which differ most, widen the bounds: a third of
+  the studies in benchmarks/bo_bos then needed more steps than GP-UCB, against one in six. By default it is used only for C2.
   "printed" is the paper's own surrogate: n / N, one length-scale for all columns, most likely parameters from ten restarts.
   With `replan_every=None` and `refit_every=10` the whole method is as in the paper.
-- The deviations of C2 are those of the latent loss at the moment the run was started; the order that started it stores them.
-- Losses are converted to errors as in `error_range`. No run is stopped while the incumbent is below that range.
-- The trial of a stopped run is paused, not closed.
-- The simulated curves of a run have their own random stream, so an interrupted study makes the same decisions.
+- The deviations of C2 are those of the latent loss at the moment the trial was started; the order that started it stores them.
+- Losses are converted to errors as in `error_range`. No trial is stopped while the incumbent is below that range.
+- A stopped trial is paused, not closed.
+- The simulated curves of a trial have their own random stream, so an interrupted study makes the same decisions.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.special import ndtri
 
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.arrays import Floats
 from shoestring.core.values.randomness import stream
 from shoestring.errors import PolicyError
+from shoestring.models.loss_scaling import normal_quantile
 from shoestring.models.stopping.optimal_stopping import (
     K1_GROWTH,
     StoppingDecision,
@@ -62,16 +62,16 @@ from shoestring.models.stopping.optimal_stopping import (
     surrogate_allows_stop,
 )
 from shoestring.policies.config_table import ConfigTable
-from shoestring.policies.stopping.active_runs import (
+from shoestring.policies.stopping.active_trials import (
     INCOMPLETE_CURVE,
-    ActiveRun,
-    ActiveRuns,
-    ContinueRun,
-    StopRun,
+    ActiveTrial,
+    ActiveTrials,
+    ContinueTrial,
+    StopTrial,
     curve_of,
     find_incumbent,
 )
-from shoestring.policies.stopping.error_range import BELOW_RANGE, ErrorRange, pick_range, require_range
+from shoestring.policies.stopping.error_range import BELOW_RANGE, ErrorRange, is_below_range, pick_range, require_range
 from shoestring.policies.stopping.surrogate import (
     PRINTED_FORM,
     SURROGATE_MEMO,
@@ -142,7 +142,7 @@ class BOBOS(UcbPolicy):
         require_whole(self, "n0", 1, "the curve model needs a beginning", "Try 8.")
         require_whole(self, "paths", 1, "the rule needs simulated curves", "Try 100000.")
         require_whole(
-            self, "replan_every", 1, "a run is checked after each step", "Try 8; None: plan once.", optional=True
+            self, "replan_every", 1, "a trial is checked after each step", "Try 8; None: plan once.", optional=True
         )
         require_whole(self, "cells", 1, "the statistic falls into a cell", "Try 100.")
         require_between(self, "k1", 0.0, math.inf, "it is the loss of stopping a winner", "Try 100.")
@@ -155,27 +155,27 @@ class BOBOS(UcbPolicy):
         if not isinstance(growth, int | float) or not 0.0 < growth <= 1.0:
             raise PolicyError(
                 f"BOBOS(k1_growth={self.k1_growth!r}) must be one of {', '.join(K1_GROWTH)} or a number above 0 and at most 1 "
-                "by which k1 is divided for each run. Try 'normal'."
+                "by which k1 is divided for each trial. Try 'normal'."
             )
         require_range(self, self.low, self.high)
 
-    # starting a run --------------------------------------------------------------------------------------------------
+    # starting a trial ------------------------------------------------------------------------------------------------
 
     def first_goal(self, ledger: Ledger) -> int:
         return min(self.n0 + 1, ledger.max_steps)
 
-    def make_surrogate(self, ledger: Ledger, table: ConfigTable, runs: ActiveRuns) -> Surrogate | None:
+    def make_surrogate(self, ledger: Ledger, table: ConfigTable, active: ActiveTrials) -> Surrogate | None:
         if self.search_by == "ends":
-            return UcbPolicy.make_surrogate(self, ledger, table, runs)
+            return UcbPolicy.make_surrogate(self, ledger, table, active)
         seen = observe(ledger, intermediate=self.intermediate, idle_only=False)
         if not seen:
             return None
         return fit_surrogate(ledger, table, seen, lengths=True, refit_every=self.refit_every, form=PRINTED_FORM)
 
-    def opening_memo(self, ledger: Ledger, surrogate: Surrogate, chosen: UcbChoice, runs: ActiveRuns) -> Memo:
+    def opening_memo(self, ledger: Ledger, surrogate: Surrogate, chosen: UcbChoice, active: ActiveTrials) -> Memo:
         """Return the deviation of the loss after each step, (max_steps,), for C2, and the allowance for noise."""
         noise_variance = surrogate.gp.noise_variance * surrogate.scale.scale**2
-        xi = noise_correction(runs.started + 1, noise_variance) if self.noise_allowance else 0.0
+        xi = noise_correction(active.started + 1, noise_variance) if self.noise_allowance else 0.0
         if math.isinf(self.kappa):
             return {"xi": [xi]}
         if self.search_by == "ends":
@@ -183,23 +183,23 @@ class BOBOS(UcbPolicy):
             surrogate = fit_surrogate(
                 ledger, surrogate.table, seen, lengths=True, refit_every=_REFIT_LENGTHS, prefix=_LENGTHS
             )
-            runs.lists |= surrogate.memo
+            active.lists |= surrogate.memo
         n = ledger.max_steps
         _, std = surrogate.predict(chosen.point.take(np.zeros(n, dtype=np.intp)), np.arange(1.0, n + 1.0) / n)
         return {"std": [float(v) * surrogate.scale.scale for v in std], "xi": [xi]}
 
     # the stopping check ----------------------------------------------------------------------------------------------
 
-    def decide_run(self, ledger: Ledger, run: ActiveRun, runs: ActiveRuns) -> ContinueRun | StopRun:
-        trial = ledger.trials[run.trial]
+    def continue_or_stop(self, ledger: Ledger, checked: ActiveTrial, active: ActiveTrials) -> ContinueTrial | StopTrial:
+        trial = ledger.trials[checked.number]
         if trial.steps <= self.n0:  # the budget ended before the first check
-            return ContinueRun(self.n0 + 1, {"phase": "warm-up"})
+            return ContinueTrial(self.n0 + 1, {"phase": "warm-up"})
         losses = curve_of(trial)
         if not losses:
-            return ContinueRun(trial.steps + 1, INCOMPLETE_CURVE)
-        opening = ledger.orders[run.order].memo
-        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
-        best, k1 = find_incumbent(ledger, run.trial), k1_schedule(self.k1_growth, run.iteration, self.k1)
+            return ContinueTrial(trial.steps + 1, INCOMPLETE_CURVE)
+        opening = ledger.orders[checked.order].memo
+        bounds = pick_range(ledger, self.low, self.high, active.error_range)
+        best, k1 = find_incumbent(ledger, trial.number), k1_schedule(self.k1_growth, checked.iteration, self.k1)
         n0 = self.plan_step(trial.steps)
         why: dict[str, Scalar] = {
             "phase": "stopping check",
@@ -211,20 +211,20 @@ class BOBOS(UcbPolicy):
         if "std" in opening:
             std_now, std_full = opening["std"][trial.steps - 1], opening["std"][-1]
             why |= {"std_now": std_now, "std_full": std_full}
-        if bounds.is_above(best):
-            return ContinueRun(trial.steps + 1, {**why, "reason": BELOW_RANGE})
+        if is_below_range(best, bounds):
+            return ContinueTrial(trial.steps + 1, {**why, "reason": BELOW_RANGE})
         rule = self.make_rule(n0, ledger.max_steps, k1, bounds)
-        plan = solve_rule(rule, tuple(losses[:n0]), best, opening["xi"][0], ledger.definition.seed, run.trial)
+        plan = solve_rule(rule, tuple(losses[:n0]), best, opening["xi"][0], ledger.definition.seed, trial.number)
         decision = plan.decide(losses)
         why |= _explain(decision)
         if not decision.stop:
-            return ContinueRun(trial.steps + 1, {**_compare(decision), **why})
+            return ContinueTrial(trial.steps + 1, {**_compare(decision), **why})
         if not surrogate_allows_stop(std_now, std_full, self.kappa):
             why["reason"] = "the rule would stop, but the surrogate is too uncertain about the end (C2)"
-            return ContinueRun(trial.steps + 1, {**_compare(decision), **why})
-        return StopRun(why)
+            return ContinueTrial(trial.steps + 1, {**_compare(decision), **why})
+        return StopTrial(why)
 
-    def forecast_run(self, ledger: Ledger, trial: Trial, check: Why) -> list[CurvePrediction]:
+    def forecast_trial(self, ledger: Ledger, trial: Trial, check: Why) -> list[CurvePrediction]:
         """Return the distribution of the simulated curves, from the step at which they were simulated."""
         if "decision" not in check:
             return []
@@ -232,20 +232,20 @@ class BOBOS(UcbPolicy):
         _, mean, cov = rule.forecast(curve_of(trial)[: rule.n0])
         std = np.sqrt(np.maximum(np.diagonal(cov), 0.0) + rule.noise_variance)
 
-        def quantile(level: float) -> Floats:  # curves that leave the range of errors are not used
-            return rule.losses(np.clip(mean + ndtri(level) * std, 0.0, 1.0))
+        def to_losses(errors: Floats) -> Floats:  # curves that leave the range of errors are not used
+            return rule.losses(np.clip(errors, 0.0, 1.0))
 
-        steps = range(rule.n0 + 1, ledger.max_steps + 1)
+        quantile, steps = normal_quantile(mean, std, to_losses), range(rule.n0 + 1, ledger.max_steps + 1)
         return [CurvePrediction.of(trial.number, trial.config, steps, quantile, ledger.definition.sign)]
 
     def map_actions(self, ledger: Ledger, trial: Trial, check: Why) -> Regions | None:
-        """Return the actions of the whole plan, not only that in the cell of the run."""
+        """Return the actions of the whole plan, not only that in the cell of the trial."""
         if "decision" not in check:
             return None
         rule, losses = self._restore_rule(ledger, check), curve_of(trial)
         best = ledger.state.sign * float(str(check["incumbent"]))
-        active = ActiveRuns.read(ledger.memo, self.memo_lists).active
-        opening = next(ledger.orders[run.order].memo for run in active if run.trial == trial.number)
+        active = ActiveTrials.read(ledger.memo, self.memo_lists).trials
+        opening = next(ledger.orders[one.order].memo for one in active if one.number == trial.number)
         plan = solve_rule(rule, tuple(losses[: rule.n0]), best, opening["xi"][0], ledger.definition.seed, trial.number)
         found, sign, errors = plan.decisions, ledger.definition.sign, rule.errors(losses)
         edges = sign * rule.losses(np.linspace(0.0, 1.0, rule.n_cells + 1))
@@ -257,12 +257,12 @@ class BOBOS(UcbPolicy):
 
     def _restore_rule(self, ledger: Ledger, check: Why) -> StoppingRule:
         """Return the rule of an earlier stopping check from its numbers in `why`."""
-        runs = ActiveRuns.read(ledger.memo, self.memo_lists)
-        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
+        active = ActiveTrials.read(ledger.memo, self.memo_lists)
+        bounds = pick_range(ledger, self.low, self.high, active.error_range)
         return self.make_rule(int(str(check["planned_at"])), ledger.max_steps, float(str(check["k1"])), bounds)
 
     def plan_step(self, steps: int) -> int:
-        """Return the step that replaces N0 for a run of `steps` steps: that at which its curves were last simulated."""
+        """Return the step that replaces N0 for a trial of `steps` steps: that at which its curves were last simulated."""
         return steps - 1 - ((steps - 1 - self.n0) % self.replan_every) if self.replan_every else self.n0
 
     def make_rule(self, n0: int, n_max: int, k1: float, bounds: ErrorRange) -> StoppingRule:
@@ -284,7 +284,7 @@ class BOBOS(UcbPolicy):
 def solve_rule(
     rule: StoppingRule, beginning: tuple[float, ...], best: float, xi: float, seed: int, trial: int
 ) -> StoppingPlan:
-    """Return the solved rule of one run. The function is pure, and cached because every step of the run needs it again."""
+    """Return the solved rule of one trial. The function is pure, and cached because every step of the trial needs it again."""
     return rule.plan(beginning, best, stream(seed, "stopping", trial), xi=xi)
 
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from shoestring.core.deciding.policy import ALL_TRIED
 from shoestring.policies.config_table import ConfigTable
-from shoestring.policies.stopping.active_runs import ActiveRuns
+from shoestring.policies.stopping.active_trials import ActiveTrials
 from shoestring.policies.stopping.surrogate import (
     SURROGATE_MEMO,
     Surrogate,
@@ -76,9 +76,9 @@ class BOCA(UcbPolicy):
 
     def __post_init__(self) -> None:
         UcbPolicy.__post_init__(self)
-        require_between(self, "threshold", 0.0, math.inf, "at 0 no run would be longer than one step", "Try 0.01.")
+        require_between(self, "threshold", 0.0, math.inf, "at 0 no training would be longer than one step", "Try 0.01.")
 
-    def make_surrogate(self, ledger: Ledger, table: ConfigTable, runs: ActiveRuns) -> Surrogate | None:
+    def make_surrogate(self, ledger: Ledger, table: ConfigTable, active: ActiveTrials) -> Surrogate | None:
         seen = observe(ledger, intermediate=False, idle_only=False)
         if not seen:
             return None
@@ -90,25 +90,25 @@ class BOCA(UcbPolicy):
         d = max(1, ledger.space.dims)
         return math.sqrt(0.5 * d * math.log(2.0 * d * iteration + 1.0))
 
-    def start_run(
-        self, ledger: Ledger, rng: np.random.Generator, surrogate: Surrogate, runs: ActiveRuns, why: Why
+    def train_chosen(
+        self, ledger: Ledger, rng: np.random.Generator, surrogate: Surrogate, active: ActiveTrials, why: Why
     ) -> Decision:
-        """Return the order for a new or a paused run, with the shortest length that is informative enough."""
-        paused = [trial.number for trial in runs.find_paused(ledger)]
-        chosen = self.choose_next(ledger, rng, surrogate, runs, paused)
+        """Return the order for a new or a paused trial, with the shortest length that is informative enough."""
+        paused = [trial.number for trial in active.find_paused(ledger)]
+        chosen = self.choose_next(ledger, rng, surrogate, active, paused)
         if chosen is None:
             return nothing_to_train(ledger, ALL_TRIED)
         trial = None if chosen.trial is None else ledger.trials[chosen.trial]
         done, limit = (trial.steps, trial.limit) if trial is not None else (0, ledger.max_steps)
-        coefficient = runs.lists.get("coefficient", [self.threshold])[0]
+        coefficient = active.lists.get("coefficient", [self.threshold])[0]
         goal, lengths = _pick_length(surrogate, chosen, coefficient, done, limit, ledger.max_steps)
-        recent = [*runs.lists.get("recent", []), 1.0 if goal == limit else 0.0][-_RECENT:]
-        runs.lists |= {"coefficient": [_adapt(coefficient, recent)], "recent": recent}
-        runs.start_run(ledger, len(ledger.trials) if trial is None else trial.number, goal)
+        recent = [*active.lists.get("recent", []), 1.0 if goal == limit else 0.0][-_RECENT:]
+        active.lists |= {"coefficient": [_adapt(coefficient, recent)], "recent": recent}
+        active.add(ledger, len(ledger.trials) if trial is None else trial.number, goal)
         why = {**why, **explain_choice(ledger, surrogate, chosen), "coefficient": coefficient, **lengths}
         if trial is None:
-            return start_trial(ledger, chosen.config, goal, why=why, memo=runs.memo())
-        return continue_trial(trial, goal, why=why, memo=runs.memo())
+            return start_trial(ledger, chosen.config, goal, why=why, memo=active.memo())
+        return continue_trial(trial, goal, why=why, memo=active.memo())
 
 
 def _pick_length(

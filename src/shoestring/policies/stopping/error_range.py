@@ -30,9 +30,10 @@ class ErrorRange(NamedTuple):
     def width(self) -> float:
         return self.high - self.low
 
-    def is_above(self, loss: float) -> bool:
-        """Return whether this loss is an error of at most 0, so that no run in the range could be better."""
-        return math.isfinite(loss) and loss <= self.low
+
+def is_below_range(loss: float, bounds: ErrorRange) -> bool:
+    """Return whether this loss is an error of at most 0, so that no trial within the bounds could be better."""
+    return math.isfinite(loss) and loss <= bounds.low
 
 
 def measure_range(ledger: Ledger) -> ErrorRange:

@@ -6,19 +6,19 @@ Learning Curves", IJCAI 2015 (no arXiv version known to us); a baseline of BO-BO
 
     paper   here         meaning                                                                    unit
     m       max_steps    a full training                                                            steps
-    delta   threshold    a run is stopped when Pr(y_m > y*) is below it                             probability
+    delta   threshold    a trial is stopped when Pr(y_m > y*) is below it                             probability
     p       every        steps between two forecasts                                                steps
-    y*      incumbent    best loss of all other runs                                                loss
-    -       n0           steps of a run before the first forecast                                   steps
+    y*      incumbent    best loss of all other trials                                                loss
+    -       n0           steps of a trial before the first forecast                                 steps
     -       forecast     "families": eleven parametric curves by Markov chain; "process": the       -
                          decaying exponentials of `curve_paths`, a hundred times cheaper
 
-For a stopped run the surrogate uses the forecast, not the loss that was reached. `why` holds prob_better, the forecast (in the
-unit of the values), its deviation and the incumbent. The order that starts the next run holds the same numbers for the run that
-was just stopped.
+For a stopped trial the surrogate uses the forecast, not the loss that was reached. `why` holds prob_better, the forecast (in the
+unit of the values), its deviation and the incumbent. The order that starts the next trial holds the same numbers for the trial
+that was just stopped.
 
 Differences from the paper: configurations are chosen by GP-UCB instead of three other optimisers. Losses are converted to errors
-as in `error_range`. No run is stopped while the incumbent is below that range.
+as in `error_range`. No trial is stopped while the incumbent is below that range.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from shoestring.core.space.parameters import Scalar
+from shoestring.models.loss_scaling import normal_quantile
 from shoestring.models.stopping.forecasts import FinalForecast, forecast_by_families, forecast_by_process
-from shoestring.policies.stopping.active_runs import (
+from shoestring.policies.stopping.active_trials import (
     INCOMPLETE_CURVE,
-    ActiveRun,
-    ActiveRuns,
-    ContinueRun,
-    StopRun,
+    ActiveTrial,
+    ActiveTrials,
+    ContinueTrial,
+    StopTrial,
     curve_of,
     find_incumbent,
 )
-from shoestring.policies.stopping.error_range import BELOW_RANGE, pick_range, require_range
-from shoestring.policies.stopping.ucb_policy import UcbPolicy, label_stopping_check, normal_quantile
+from shoestring.policies.stopping.error_range import BELOW_RANGE, is_below_range, pick_range, require_range
+from shoestring.policies.stopping.ucb_policy import UcbPolicy, label_stopping_check
 from shoestring.policy import (
     CurvePrediction,
     Labels,
@@ -84,23 +85,23 @@ class LCPrediction(UcbPolicy):
     def first_goal(self, ledger: Ledger) -> int:
         return min(self.n0, ledger.max_steps)
 
-    def decide_run(self, ledger: Ledger, run: ActiveRun, runs: ActiveRuns) -> ContinueRun | StopRun:
-        trial = ledger.trials[run.trial]
+    def continue_or_stop(self, ledger: Ledger, checked: ActiveTrial, active: ActiveTrials) -> ContinueTrial | StopTrial:
+        trial = ledger.trials[checked.number]
         since = trial.steps - self.n0
         if since < 0 or since % self.every:  # the budget ended between two forecasts
             rest = -since if since < 0 else self.every - since % self.every
-            return ContinueRun(trial.steps + rest, {"phase": "between forecasts"})
+            return ContinueTrial(trial.steps + rest, {"phase": "between forecasts"})
         next_check = trial.steps + self.every
         losses = curve_of(trial)
         if not losses:
-            return ContinueRun(next_check, INCOMPLETE_CURVE)
-        bounds = pick_range(ledger, self.low, self.high, runs.error_range)
-        best, sign = find_incumbent(ledger, run.trial), ledger.state.sign
+            return ContinueTrial(next_check, INCOMPLETE_CURVE)
+        bounds = pick_range(ledger, self.low, self.high, active.error_range)
+        best, sign = find_incumbent(ledger, trial.number), ledger.state.sign
         why: dict[str, Scalar] = {"phase": "stopping check", "incumbent": sign * best}
-        if bounds.is_above(best):
-            return ContinueRun(next_check, {**why, "reason": BELOW_RANGE})
+        if is_below_range(best, bounds):
+            return ContinueTrial(next_check, {**why, "reason": BELOW_RANGE})
         errors = np.clip((np.array(losses) - bounds.low) / bounds.width, 0.0, 1.0)
-        found = self._forecast(ledger, run, errors, (best - bounds.low) / bounds.width)
+        found = self._forecast(ledger, trial, errors, (best - bounds.low) / bounds.width)
         predicted = bounds.low + bounds.width * found.mean_error
         why |= {
             "prob_better": found.prob_better,
@@ -108,20 +109,23 @@ class LCPrediction(UcbPolicy):
             "forecast_std": bounds.width * found.std_error,
         }
         if not reaches(found.prob_better, self.threshold):
-            return StopRun(why, predicted)
+            return StopTrial(why, predicted)
         name, least = "probability of ending better than the best trial", "the threshold for continuing"
-        return ContinueRun(next_check, {**compare(name, "highest", 2, found.prob_better, least, self.threshold), **why})
+        return ContinueTrial(
+            next_check, {**compare(name, "highest", 2, found.prob_better, least, self.threshold), **why}
+        )
 
-    def forecast_run(self, ledger: Ledger, trial: Trial, check: Why) -> list[CurvePrediction]:
-        """Return the forecast of the end of the run; there are none for other steps."""
+    def forecast_trial(self, ledger: Ledger, trial: Trial, check: Why) -> list[CurvePrediction]:
+        """Return the forecast of the end of the trial; there are none for other steps."""
         if "forecast" not in check:
             return []
         sign = ledger.definition.sign
-        quantile = normal_quantile(sign * float(str(check["forecast"])), float(str(check["forecast_std"])))
+        mean, std = (float(str(check[name])) for name in ("forecast", "forecast_std"))
+        quantile = normal_quantile(np.array([sign * mean]), np.array([std]))
         return [CurvePrediction.of(trial.number, trial.config, [ledger.max_steps], quantile, sign)]
 
-    def _forecast(self, ledger: Ledger, run: ActiveRun, errors: np.ndarray, best_error: float) -> FinalForecast:
+    def _forecast(self, ledger: Ledger, trial: Trial, errors: np.ndarray, best_error: float) -> FinalForecast:
         if self.forecast == "process":
             return forecast_by_process(errors, ledger.max_steps, best_error)
-        rng = ledger.rng("forecast", run.trial, errors.size)
+        rng = ledger.rng("forecast", trial.number, errors.size)
         return forecast_by_families(errors, ledger.max_steps, best_error, rng)

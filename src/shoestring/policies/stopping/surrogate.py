@@ -10,12 +10,12 @@ ICML 2019 (PMLR 97), section 2 and appendix C.
     y        loss         best loss up to that length                                              loss
 
 Differences from the papers:
-- Losses are scaled by `models.loss_scaling`, and each is the best so far at its length. A study keeps this value of a run, and
+- Losses are scaled by `models.loss_scaling`, and each is the best so far at its length. A study keeps this value of a trial, and
   it makes curves monotone, as the theory requires.
 - The length enters as ln(1 + n) / ln(1 + N), because curves change with the logarithm of training. With n / N the first steps
   dominate the fit, the length-scales of the configuration shrink, and the search becomes random. `PRINTED_FORM` is the
   paper's form.
-- A run that diverged, or failed before its first loss, counts as bad at full training.
+- A trial that diverged, or failed before its first loss, counts as bad at full training.
 - The kernel is a product over numbers, choices and length, with one length-scale per column; its parameters have weak priors.
 - If there are more than 300 observations, the parameters are fitted to those of trials spread over the study. The posterior
   uses all observations.
@@ -81,7 +81,7 @@ class Observation:
 
     trial: int
     share: float  # length as a share of a full training
-    loss: float  # inf: the run diverged or failed
+    loss: float  # inf: the trial diverged or failed
 
 
 def observe(

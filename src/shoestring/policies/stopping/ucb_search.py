@@ -134,13 +134,9 @@ def _descend(surrogate: Surrogate, starts: Points, weight: float) -> Points:
     if not free.any():
         return starts
 
-    def move_to(coordinates: Floats) -> Points:
-        cube = starts.cube.copy()
-        cube[free] = coordinates
-        return Points(cube, starts.active)
-
     def sum_of_bounds(coordinates: Floats) -> tuple[float, Floats]:
-        mean, variance, d_mean, d_variance = surrogate.gp.predict_with_gradient(surrogate.inputs(move_to(coordinates)))
+        moved = starts.with_coordinates(free, coordinates)
+        mean, variance, d_mean, d_variance = surrogate.gp.predict_with_gradient(surrogate.inputs(moved))
         std = np.sqrt(variance)
         slope = d_mean - weight * d_variance / (2.0 * std[:, None])  # (m, columns)
         gradient = np.zeros_like(starts.cube)
@@ -155,4 +151,4 @@ def _descend(surrogate: Surrogate, starts: Points, weight: float) -> Points:
         bounds=np.tile((0.0, 1.0), (int(free.sum()), 1)),
         options={"maxiter": _MAX_ITERATIONS, "ftol": 1e-6, "gtol": 1e-4},
     )
-    return move_to(np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0))
+    return starts.with_coordinates(free, np.clip(round_result(found.x, PLACE_DECIMALS), 0.0, 1.0))

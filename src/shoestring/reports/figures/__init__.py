@@ -5,7 +5,7 @@ Read `history` first (what a ledger holds, read once), then the figures. Each is
 
     costs, trial_curves, configs   every study
     comparisons                    several studies, or a study and the replay of another policy
-    predicted_and_actual           every policy that predicts where a run will end
+    predicted_and_actual           every policy that predicts where a trial will end
     policy_figures                 one family of policies each
     decisions, predicted_curves    one decision at a time
 

@@ -155,7 +155,7 @@ def _list_candidates(scores: CandidateScores, front: Indices) -> list[list[str]]
 
 
 def draw_regions(history: StudyHistory) -> Figure | None:
-    """Draw the plan of a stopping rule as a map of steps and mean values, with the path of the run on it."""
+    """Draw the plan of a stopping rule as a map of steps and mean values, with the path of the trial on it."""
     return draw_each(history, _draw_regions)
 
 
@@ -163,7 +163,7 @@ def _draw_regions(history: StudyHistory, segment: Segment, past: PastPrediction)
     regions = past.prediction.regions
     if regions is None or not (regions.action >= 0).any():
         return None
-    sheet = Sheet(height=340, label="action of the stopping rule by step and by the mean of the run's values")
+    sheet = Sheet(height=340, label="action of the stopping rule by step and by the mean of the trial's values")
     left, right, bottom, top = plot_area(sheet)
     low, high = _range_of_regions(regions)
     x = PlotAxis(float(regions.steps[0]) - 0.5, float(regions.steps[-1]) + 0.5, left, right)
@@ -184,11 +184,13 @@ def _draw_regions(history: StudyHistory, segment: Segment, past: PastPrediction)
         sheet.text(right - 330 + 90 * number, 14, f"■ {name}", f"label fill-{ACTION_COLOURS[number]}")
     columns = ("step", *(f"{name}: mean from, to" for name in STOPPING_ACTIONS))
     rows = [_list_means(regions, place) for place in range(len(regions.steps))][:MAX_TABLE_ROWS]
-    return Figure("regions", "Where a run would be stopped", _describe_map(segment, regions), str(sheet), columns, rows)
+    return Figure(
+        "regions", "Where a trial would be stopped", _describe_map(segment, regions), str(sheet), columns, rows
+    )
 
 
 def _range_of_regions(regions: Regions) -> tuple[float, float]:
-    """Return the range of means that the map covers or the run had."""
+    """Return the range of means that the map covers or the trial had."""
     covered = np.flatnonzero((regions.action >= 0).any(axis=0))
     low, high = float(regions.edges[covered[0]]), float(regions.edges[covered[-1] + 1])
     return min(low, float(regions.means.min())), max(high, float(regions.means.max()))
@@ -216,7 +218,6 @@ def _describe_map(segment: Segment, regions: Regions) -> str:
     at, first = len(regions.means), regions.steps[0] - 1
     return (
         f"Before order {segment.order.number}, trial {regions.trial} had reached step {regions.steps[at - 1]}; its mean "
-        f"value since step {first} was {show_number(float(regions.means[-1]))}. The futures of the run were simulated at step "
-        f"{first}. The colours show the action for a run that gets there; without a colour too few futures pass, and the run "
-        "continues."
+        f"value since step {first} was {show_number(float(regions.means[-1]))}. Its futures were simulated at step {first}. "
+        "The colours show the action for a trial that gets there; without a colour too few futures pass, and the trial continues."
     )

@@ -84,7 +84,7 @@ def draw_improvement(history: StudyHistory) -> Figure | None:
 
 
 def draw_decisions(history: StudyHistory) -> Figure | None:
-    """Draw, for BO-BOS, the step and the mean error of each run at its stopping checks."""
+    """Draw, for BO-BOS, the step and the mean error of each trial at its stopping checks."""
     marks: list[tuple[float, float, int, Segment]] = []
     for segment in history.segments:
         for prefix, step in (("", float(segment.from_step)), ("stopped_", segment.order.why.get("stopped_at"))):
@@ -105,7 +105,7 @@ def draw_decisions(history: StudyHistory) -> Figure | None:
     for number, name in enumerate(STOPPING_ACTIONS):
         sheet.text(left + 120 + 110 * number, 14, f"● {name}", f"label fill-{ACTION_COLOURS[number]}")
     actions = ", ".join(f"{name} {count}" for name, count in zip(STOPPING_ACTIONS, counts, strict=True))
-    sentence = f"Runs by step and mean error at their stopping checks: {actions}."
+    sentence = f"Trials by step and mean error at their stopping checks: {actions}."
     rows = [
         [s.order.number, s.order.trial, f"{step:g}", show_number(v), STOPPING_ACTIONS[d]] for step, v, d, s in marks
     ]

@@ -1,7 +1,7 @@
-"""Draw what the policy predicted and what happened, over all orders, for every policy that predicts where a run will end.
+"""Draw what the policy predicted and what happened, over all orders, for every policy that predicts where a trial will end.
 
-Two figures. Forecasts: the predicted end of each run, with two standard deviations if the policy reports them, beside the best
-value that the run reached. Chances: how often runs beat the best value so far, by the probability that the policy gave them.
+Two figures. Forecasts: the predicted end of each trial, with two standard deviations if the policy reports them, beside the best
+value that it reached. Chances: how often trials beat the best value so far, by the probability that the policy gave them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shoestring.reports.figures.drawing import (
 )
 from shoestring.reports.figures.history import Segment, StudyHistory
 
-# names in `why`: the value at which a run is expected to end, and its standard deviation if the policy reports it
+# names in `why`: the value at which a trial is expected to end, and its standard deviation if the policy reports it
 FORECAST_NAMES = (("mu", "sigma"), ("forecast", "forecast_std"), ("expected_end", ""), ("asymptote", ""))
 _CHANCE = "chance_to_beat_best"
 _MIN_FORECASTS, _GROUPS = 5, 5
@@ -50,7 +50,7 @@ def read_forecasts(history: StudyHistory) -> list[Forecast]:
 
 
 def draw_forecasts(history: StudyHistory) -> Figure | None:
-    """Draw the predicted end of each run and the best value that it reached."""
+    """Draw the predicted end of each trial and the best value that it reached."""
     forecasts = read_forecasts(history)
     if len(forecasts) < _MIN_FORECASTS:
         return None
@@ -72,8 +72,8 @@ def draw_forecasts(history: StudyHistory) -> Figure | None:
     inside = sum(abs(f.actual - f.predicted) <= 2 * f.std for f in with_std)
     coverage = f" {inside} of {len(with_std)} ended within two standard deviations." if with_std else ""
     sentence = (
-        f"The value at which each run was predicted to end (blue), and the best value that it reached (orange).{coverage}"
-        " A run that was paused early could not get there."
+        f"The value at which each trial was predicted to end (blue), and the best value that it reached (orange).{coverage}"
+        " A trial that was paused early could not get there."
     )
     rows = [
         [f.segment.order.number, f.segment.order.trial, f"{f.predicted:.6g}", _show(f.std), f"{f.actual:.6g}"]

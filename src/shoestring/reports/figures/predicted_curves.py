@@ -1,6 +1,6 @@
 """Draw a decision as its policy saw it: the curves so far, what was predicted for them, and what happened afterwards.
 
-Each prediction of a whole curve, or of the end of a run that has begun, has a panel of its own. Predictions of the ends of
+Each prediction of a whole curve, or of the end of a trial that has begun, has a panel of its own. Predictions of the ends of
 several configurations that were not started are side by side in one panel.
 """
 
@@ -39,7 +39,7 @@ _PANELS_PER_ROW = 3
 _PANEL_HEIGHT, _GAP = 150.0, 40.0
 _MAX_POINTS = 60  # of a line or an edge
 _TABLE_STEPS = 4  # of each curve
-# The quantiles that must fit into the picture, for a whole curve (True) and for the end of a run (False).
+# The quantiles that must fit into the picture, for a whole curve (True) and for the end of a trial (False).
 _SHOWN_QUANTILES = {True: slice(1, 4), False: slice(0, 5)}
 
 

@@ -1,11 +1,15 @@
-"""Which checkpoints are kept: the newest of each trial and the one of the best step so far. All others are deleted.
+"""Decide which checkpoints of a study are kept, and keep the index of them.
 
-The checkpoint before the newest is deleted only when the newest is saved: the receipt of a step is stored after its
-checkpoint, and a crash in between must not cost the whole trial. When `at_most_bytes` is exceeded, the checkpoints of the
-least recently saved trials are evicted, except the best one; those trials can be resumed only from the start.
+The newest checkpoint of each trial is kept, and the checkpoint of the study's best step. All others are deleted. The trial that
+was saved most recently also keeps the checkpoint before its newest one, because a checkpoint is saved before the receipt of its
+step is stored: if the process is killed in between, the newest checkpoint belongs to a step that was never recorded, and is
+deleted at the next start. The trial then continues from the checkpoint before it.
 
-Where checkpoints are kept is decided by the store (`checkpoint_store`): a folder, or a place on the network. What is there is
-read once, when a run begins; from then on the index is here.
+If the checkpoints take more than `at_most_bytes`, those of the least recently saved trials are deleted, except that of the best
+step. Such a trial can continue only from its first step.
+
+The files are in a `CheckpointStore`: a folder, or a place on the network. Its contents are listed once, when a run begins; from
+then on the index is in this object.
 """
 
 from __future__ import annotations
@@ -35,14 +39,14 @@ _WORK_PER_SAVE = 50
 
 
 class Checkpoints:
-    """The checkpoints of one study; see the module for which are kept.
+    """The checkpoints of one study; the module says which of them are kept.
 
     Parameters
     ----------
     where : Path, str or CheckpointStore
-        A folder, or a place like `s3://bucket/runs`.
+        A folder, an address such as `s3://bucket/runs`, or a store.
     at_most_bytes : float
-        How much they may take together.
+        The largest size of all checkpoints together.
     """
 
     def __init__(self, where: Path | str | CheckpointStore, at_most_bytes: float = float("inf")) -> None:

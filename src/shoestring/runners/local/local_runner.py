@@ -2,10 +2,15 @@
 
 A step cannot be ended before it is done, so a budget of seconds or dollars can be exceeded by at most one step.
 
-Paused trials stay in memory (see `live_trials`). A trial is saved at its last step, at a new best value, when much of its work is
-unsaved (see `Checkpoints.decide_save`), and when there is no room for it in memory. The others are saved at the end, the last
-trained first, for at most 2 % of the budget. When this process is killed, the unsaved work is lost, and is trained again if it is
-needed; the receipts are stored.
+Paused trials stay in memory (see `live_trials`). If the training code can save checkpoints, a trial is saved
+
+- after the last step of a full training, and after a step with the best value of the study so far;
+- when much of its training time is unsaved (see `Checkpoints.decide_save`);
+- when there is no room for it in memory.
+
+At the end of a run, the trials with unsaved work are saved, the most recently trained first (see `pause` for how long this may
+take). If this process is killed, the unsaved work is lost: those steps are trained again when the trial continues. Their values
+are not lost, because each receipt is stored when its step has ended.
 """
 
 from __future__ import annotations
@@ -148,10 +153,12 @@ class LocalRunner:
         return min(self._unsaved_s, self._max_saving_s())
 
     def pause(self) -> float:
-        """Save the trials, the last trained first, as long as there is time; return the seconds that this took.
+        """Save the trials with unsaved work, the most recently trained first; return the seconds that this took.
 
-        All are written before the first is committed, because a commit waits for the disk. Saving the first one may take all the
-        time that is left in the budget, because after Ctrl-C the trial that was trained last is worth more than 2 % of it.
+        This takes at most 2 % of a budget of time or money; in a budget of epochs, at most one second or 2 % of the time so far.
+        Only the first trial may take longer, up to all the time that is left in the budget: after Ctrl-C, the trial that was in
+        training is worth more than 2 % of the budget. All checkpoints are written before the first one is committed, because a
+        commit waits for the disk.
         """
         self._is_paused, self._unsaved_s = True, None
         began, max_s = time.monotonic(), self._max_saving_s()
@@ -231,10 +238,11 @@ class LocalRunner:
     # the resume check ------------------------------------------------------------------------------------------------
 
     def _check_resuming(self, order: Order, live: Live) -> tuple[float | None, float] | None:
-        """Make a resume check if one is due; return the value of the next step from a checkpoint, and the seconds.
+        """Make the resume check if it is due: train the next step in a copy of the trial, made from its checkpoint.
 
-        Only a step with a value can be checked, and only in a trial that has trained a step since it was resumed: until then it
-        is itself a copy.
+        Return the value of that step (None if the copy cannot train it) and the seconds of the check; None if no check is due.
+        The next step must be one that is validated, because values are compared. The trial must have trained a step in this
+        process: a trial that was just loaded from its checkpoint would be compared with a copy of the same checkpoint.
         """
         due = order.check and self._checked_order != order.number and order.validates(live.step + 1)
         if not due or not live.can_save or live.step == live.resumed_at:
@@ -252,7 +260,7 @@ class LocalRunner:
         return value, time.monotonic() - began
 
     def _give_up_check(self, order: Order, step: int, check: tuple[float | None, float] | None) -> list[RunnerEvent]:
-        """Note a check whose step was not completed: the time that the check took still belongs to the check."""
+        """Return the note of a check if the trial itself then failed in that step; the time of the check belongs to the check."""
         if check is None:
             return []
         self._since += check[1]

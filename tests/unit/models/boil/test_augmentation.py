@@ -165,7 +165,7 @@ def test_variances_equal_those_of_the_extended_model() -> None:
         gp = gp.append(np.append(x, time), 0.0)
 
 
-def test_a_run_with_all_prefixes_stored_adds_none() -> None:
+def test_a_curve_with_all_prefixes_stored_adds_none() -> None:
     rng = np.random.default_rng(1)
     z, x = rng.random((4, 3)), rng.random(2)
     gp = model(np.concatenate([z, at(x, GRID)]))
@@ -219,7 +219,7 @@ def test_duplicate_points_and_duplicate_times() -> None:
 
 @given(st.integers(1, 200), st.integers(0, 300))
 @quick
-def test_prefixes_are_whole_steps_below_the_length_of_the_run(min_steps: int, extra: int) -> None:
+def test_prefixes_are_whole_steps_below_the_length_of_the_curve(min_steps: int, extra: int) -> None:
     trained = min_steps + extra
     grid = step_grid(min_steps, trained)
     assert np.all(np.diff(grid) > 0)

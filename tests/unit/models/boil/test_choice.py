@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from shoestring.models.boil.choice import (
-    ChosenRun,
+    ChosenPoint,
     CostPlane,
     Rule,
     Tradeoff,
@@ -20,17 +20,17 @@ from shoestring.models.boil.choice import (
     log_ratio,
     log_softplus_ratio,
 )
-from shoestring.models.boil.score_process import ProcessParameters, RunLengths, product_kernel
+from shoestring.models.boil.score_process import ProcessParameters, TrainingLengths, product_kernel
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.posterior import GP, condition
 
 Array = NDArray[np.float64]
-LENGTHS = RunLengths(5, 20)
-FINE = RunLengths(1, 1_000_001)  # so many steps that rounding has no effect
+LENGTHS = TrainingLengths(5, 20)
+FINE = TrainingLengths(1, 1_000_001)  # so many steps that rounding has no effect
 
 
 def model(seed: int, n: int = 10, dims: int = 2, **parameters: float) -> tuple[GP, CostPlane]:
-    """Return a model of runs whose score grows with their length to a height that depends on x, and of their costs."""
+    """Return a model of trials whose score grows with their length to a height that depends on x, and of their costs."""
     rng = np.random.default_rng(seed)
     x, steps = rng.random((n, dims)), rng.integers(LENGTHS.min_steps, LENGTHS.max_steps + 1, n)
     scores = np.exp(-2.0 * ((x - 0.6) ** 2).sum(axis=1)) * (1.0 - np.exp(-steps / 6.0)) + 0.02 * rng.random(n)
@@ -57,9 +57,12 @@ def make_trade_off(gp: GP, plane: CostPlane, seed: int) -> Tradeoff:
     return Tradeoff(gp, plane, find_largest_mean(gp, *pool_and_stored(gp, seed)).mean)
 
 
-def choose_run(
-    trade_off: Tradeoff, seed: int, lengths: RunLengths, may_train: Callable[[Array, int], bool] = lambda x, start: True
-) -> ChosenRun:
+def choose_point(
+    trade_off: Tradeoff,
+    seed: int,
+    lengths: TrainingLengths,
+    may_train: Callable[[Array, int], bool] = lambda x, start: True,
+) -> ChosenPoint:
     return choose(trade_off, *pool(trade_off.gp, seed), lengths, may_train)
 
 
@@ -150,7 +153,7 @@ def test_choice_is_at_least_the_best_of_a_fine_grid(seed: int) -> None:
     axis = np.linspace(0.0, 1.0, 81)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     assert trade_off.best_mean >= trade_off.gp.predict(grid)[0].max() - 1e-9
-    assert choose_run(trade_off, seed, FINE).prediction.log_ratio >= trade_off.predict(grid).log_ratio.max() - 1e-3
+    assert choose_point(trade_off, seed, FINE).prediction.log_ratio >= trade_off.predict(grid).log_ratio.max() - 1e-3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -165,18 +168,18 @@ def test_largest_mean_finds_narrow_peaks_between_random_points(seed: int) -> Non
 
 def test_time_is_rounded_to_the_nearest_step() -> None:
     trade_off = make_trade_off(*model(2, dims=1, lengthscale_t=0.2), 0)
-    time = choose_run(trade_off, 0, FINE).z[-1]
+    time = choose_point(trade_off, 0, FINE).z[-1]
     assert 0.0 < time < 1.0
     exact = [1 + time * (longest - 1) for longest in range(2, 12)]
     assert any(t % 1.0 > 0.5 for t in exact)  # some are rounded up
-    steps = [choose_run(trade_off, 0, RunLengths(1, longest)).steps for longest in range(2, 12)]
+    steps = [choose_point(trade_off, 0, TrainingLengths(1, longest)).steps for longest in range(2, 12)]
     assert steps == [math.floor(t + 0.5) for t in exact]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_choice_is_in_bounds_and_reproducible(seed: int) -> None:
     trade_off = make_trade_off(*model(seed, n=6, dims=1), seed)
-    first, second = (choose_run(trade_off, seed, LENGTHS) for _ in range(2))
+    first, second = (choose_point(trade_off, seed, LENGTHS) for _ in range(2))
     assert isinstance(first.steps, int)
     assert LENGTHS.min_steps <= first.steps <= LENGTHS.max_steps
     assert first.z[-1] == LENGTHS.time_of(first.steps)
@@ -202,4 +205,4 @@ def test_only_free_columns_move_and_only_to_allowed_configs() -> None:
 def test_choice_from_one_point_and_from_equal_scores(n: int) -> None:
     gp, plane = model(0, n=n)
     gp = condition(gp.kernel, gp.theta, gp.x, np.full(n, gp.y[0]), mean="zero")
-    assert np.isfinite(choose_run(make_trade_off(gp, plane, 0), 0, LENGTHS).prediction).all()
+    assert np.isfinite(choose_point(make_trade_off(gp, plane, 0), 0, LENGTHS).prediction).all()

@@ -134,7 +134,7 @@ def test_scores_of_shifted_rewards_never_fall_with_length(curve: list[float], m0
     assert np.all(np.diff(scores) >= -rounding)
 
 
-def test_without_a_shift_negative_rewards_favour_short_runs() -> None:
+def test_without_a_shift_negative_rewards_favour_short_curves() -> None:
     matrix = CurveMatrix.of([[-1.0] * t for t in (2, 6, 12)], MAX_STEPS)
     scores, _ = compress(matrix, midpoint=0.0, growth=1.0)
     assert np.argmax(scores) == 0

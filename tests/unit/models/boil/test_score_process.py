@@ -13,14 +13,21 @@ from numpy.typing import NDArray
 from thoroughness import examples
 
 from shoestring.models.boil.compression import CurveMatrix, Preference, compress
-from shoestring.models.boil.score_process import BOUNDS, ON_LOG_SCALE, CurveProcess, ProcessParameters, RunLengths, fit
+from shoestring.models.boil.score_process import (
+    BOUNDS,
+    ON_LOG_SCALE,
+    CurveProcess,
+    ProcessParameters,
+    TrainingLengths,
+    fit,
+)
 
 Array = NDArray[np.float64]
-LENGTHS = RunLengths(5, 20)
+LENGTHS = TrainingLengths(5, 20)
 quick = examples(9, thorough=25)
 
 
-def runs(seed: int, n: int = 10, dims: int = 2) -> tuple[Array, CurveMatrix]:
+def make_points(seed: int, n: int = 10, dims: int = 2) -> tuple[Array, CurveMatrix]:
     """Saturating curves whose height depends on x, and their points z."""
     rng = np.random.default_rng(seed)
     curves, z = [], []
@@ -61,7 +68,7 @@ def parameters(seed: int) -> ProcessParameters:
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 4), st.sampled_from(["logistic", "tail_mean", "log"]))
 @quick
 def test_likelihood_equals_the_dense_formula(seed: int, n: int, dims: int, preference: Preference) -> None:
-    z, curves = runs(seed, n, dims)
+    z, curves = make_points(seed, n, dims)
     p = parameters(seed)
     y, _ = compress(curves, midpoint=p.midpoint, growth=p.growth, shift=0.5, preference=preference)
     y = (y - y.mean()) / y.std() if n > 1 else np.zeros(1)
@@ -75,7 +82,7 @@ def test_likelihood_equals_the_dense_formula(seed: int, n: int, dims: int, prefe
 @pytest.mark.parametrize("preference", ["logistic", "tail_mean", "log", "average"])
 @pytest.mark.parametrize("seed", range(4))
 def test_gradient_equals_finite_differences(seed: int, preference: Preference) -> None:
-    z, curves = runs(seed)
+    z, curves = make_points(seed)
     process = CurveProcess(z, curves, shift=0.3, preference=preference)
     p = parameters(seed)
     _, gradient = process.log_likelihood_and_gradient(p)
@@ -92,7 +99,7 @@ def test_gradient_equals_finite_differences(seed: int, preference: Preference) -
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e6))
 @quick
 def test_the_unit_of_rewards_does_not_matter(seed: int, unit: float) -> None:
-    z, curves = runs(seed)
+    z, curves = make_points(seed)
     scaled = CurveMatrix.of(
         [unit * r[:t] for r, t in zip(curves.rewards, curves.lengths, strict=True)], LENGTHS.max_steps
     )
@@ -102,7 +109,7 @@ def test_the_unit_of_rewards_does_not_matter(seed: int, unit: float) -> None:
 
 def test_the_likelihood_does_not_grow_with_the_midpoint() -> None:
     """Without standardisation it does, since late midpoints shrink every score."""
-    z, curves = runs(1)
+    z, curves = make_points(1)
     p = ProcessParameters()
     process = CurveProcess(z, curves)
     a = plain_kernel(p, z, z) + p.noise_variance * np.eye(len(z))
@@ -116,7 +123,7 @@ def test_the_likelihood_does_not_grow_with_the_midpoint() -> None:
 
 
 def test_fit_beats_a_grid() -> None:
-    z, curves = runs(3, n=12)
+    z, curves = make_points(3, n=12)
     process = CurveProcess(z, curves)
     found = fit(process, ProcessParameters(), np.random.default_rng(0))
     grid = max(
@@ -133,7 +140,7 @@ def test_fit_beats_a_grid() -> None:
 @given(st.integers(0, 10**6), st.booleans())
 @examples(5, thorough=6)
 def test_fit_improves_stays_in_bounds_and_is_reproducible(seed: int, learn_noise: bool) -> None:
-    z, curves = runs(seed, n=8)
+    z, curves = make_points(seed, n=8)
     process, previous = CurveProcess(z, curves), ProcessParameters()
     found = fit(process, previous, np.random.default_rng(seed), learn_noise=learn_noise, random_starts=3)
     again = fit(process, previous, np.random.default_rng(seed), learn_noise=learn_noise, random_starts=3)
@@ -146,7 +153,7 @@ def test_fit_improves_stays_in_bounds_and_is_reproducible(seed: int, learn_noise
 
 
 def test_fit_starts_from_the_previous_values_too() -> None:
-    z, curves = runs(5)
+    z, curves = make_points(5)
     process = CurveProcess(z, curves)
     good = fit(process, ProcessParameters(), np.random.default_rng(1))
     climbed = fit(process, ProcessParameters(), np.random.default_rng(2), random_starts=0)
@@ -157,7 +164,7 @@ def test_fit_starts_from_the_previous_values_too() -> None:
 
 @pytest.mark.parametrize("seed", [3, 6, 8])
 def test_random_starts_leave_a_bad_corner(seed: int) -> None:
-    z, curves = runs(seed, n=20)
+    z, curves = make_points(seed, n=20)
     process = CurveProcess(z, curves)
     corner = ProcessParameters(lengthscale_x=0.05, lengthscale_t=0.05, midpoint=4.0, growth=3.0)
     alone = process.log_likelihood(fit(process, corner, np.random.default_rng(0), random_starts=0))
@@ -167,7 +174,7 @@ def test_random_starts_leave_a_bad_corner(seed: int) -> None:
 
 
 def test_a_failed_fit_returns_the_previous_values() -> None:
-    z, curves = runs(0)
+    z, curves = make_points(0)
     z[:] = z[0]  # one point ten times with almost no noise: no Cholesky factor
     previous = ProcessParameters(noise_variance=1e-300)
     process = CurveProcess(z, curves)
@@ -177,14 +184,14 @@ def test_a_failed_fit_returns_the_previous_values() -> None:
 
 
 def test_one_curve_is_not_fitted() -> None:
-    z, curves = runs(0, n=1)
+    z, curves = make_points(0, n=1)
     previous = ProcessParameters()
     assert fit(CurveProcess(z, curves), previous, np.random.default_rng(0)) is previous
 
 
 @pytest.mark.parametrize("preference", ["log", "average"])
 def test_fit_does_not_change_an_unused_logistic(preference: Preference) -> None:
-    z, curves = runs(0)
+    z, curves = make_points(0)
     found = fit(CurveProcess(z, curves, preference=preference), ProcessParameters(), np.random.default_rng(0))
     assert (found.midpoint, found.growth) == (ProcessParameters().midpoint, ProcessParameters().growth)
     assert found.lengthscale_x != ProcessParameters().lengthscale_x
@@ -203,7 +210,7 @@ def test_memo_and_back() -> None:
 @given(st.integers(0, 10**6), st.integers(2, 10))
 @quick
 def test_posterior_equals_the_dense_formula(seed: int, n: int) -> None:
-    z, curves = runs(seed, n)
+    z, curves = make_points(seed, n)
     p = parameters(seed)
     query = np.random.default_rng(seed).random((4, 3))
     mean, variance = CurveProcess(z, curves).posterior(p).predict(query)
@@ -217,7 +224,7 @@ def test_posterior_equals_the_dense_formula(seed: int, n: int) -> None:
 
 
 def test_appending_equals_conditioning_again() -> None:
-    z, curves = runs(2, n=9)
+    z, curves = make_points(2, n=9)
     p = ProcessParameters()
     y, _ = compress(curves, midpoint=p.midpoint, growth=p.growth)
     first = CurveMatrix.of(
@@ -232,17 +239,17 @@ def test_appending_equals_conditioning_again() -> None:
 
 
 def test_a_point_without_a_curve_is_refused() -> None:
-    z, curves = runs(0, n=3)
+    z, curves = make_points(0, n=3)
     with pytest.raises(ValueError, match="2 points and 3 curves"):
         CurveProcess(z[:2], curves)
 
 
 def test_time_of_steps_and_back() -> None:
-    lengths = RunLengths(5, 15)
+    lengths = TrainingLengths(5, 15)
     assert [lengths.time_of(steps) for steps in (5, 10, 15)] == [0.0, 0.5, 1.0]
     assert [lengths.steps_at(lengths.time_of(steps)) for steps in range(5, 16)] == list(range(5, 16))
     assert [lengths.steps_at(time) for time in (0.04, 0.06, 0.94, 0.96)] == [5, 6, 14, 15]
-    assert RunLengths(4, 4).time_of(4) == 1.0
+    assert TrainingLengths(4, 4).time_of(4) == 1.0
     for steps in (4, 16):
         with pytest.raises(ValueError, match=f"steps={steps}"):
             lengths.time_of(steps)

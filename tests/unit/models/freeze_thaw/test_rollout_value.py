@@ -24,14 +24,14 @@ def improvement(mean: float, variance: float, best: float) -> float:
 
 
 class PlainRecursion:
-    def __init__(self, can_run: NDArray[np.bool_], noise: float, n_nodes: int) -> None:
-        self.can_run, self.noise = can_run, noise
+    def __init__(self, can_train: NDArray[np.bool_], noise: float, n_nodes: int) -> None:
+        self.can_train, self.noise = can_train, noise
         self.nodes, weights = np.polynomial.hermite.hermgauss(n_nodes)
         self.weights = weights / math.sqrt(math.pi)
-        self.stages = can_run.shape[1]
+        self.stages = can_train.shape[1]
 
     def gain(self, mean: Floats, cov: Floats, plays: list[int], arm: int, best: float) -> float:
-        if not self.can_run[arm, plays[arm]]:
+        if not self.can_train[arm, plays[arm]]:
             return 0.0
         i = arm * self.stages + plays[arm]
         return improvement(mean[i], max(cov[i, i], 0.0) + self.noise, best)
@@ -57,8 +57,8 @@ class PlainRecursion:
 def problem(seed: int, n_arms: int, n_stages: int) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(n_arms * n_stages, n_arms * n_stages))
-    can_run = np.arange(n_stages) < rng.integers(1, n_stages + 1, n_arms)[:, None]
-    return rng.normal(size=(n_arms, n_stages)), root @ root.T / len(root), can_run
+    can_train = np.arange(n_stages) < rng.integers(1, n_stages + 1, n_arms)[:, None]
+    return rng.normal(size=(n_arms, n_stages)), root @ root.T / len(root), can_train
 
 
 @examples(9, thorough=25)
@@ -69,10 +69,10 @@ def problem(seed: int, n_arms: int, n_stages: int) -> tuple[Floats, Floats, NDAr
     noise=st.sampled_from([1e-3, 0.3]),
 )
 def test_equals_the_plain_recursion(seed: int, n_arms: int, n_stages: int, noise: float) -> None:
-    mean, cov, can_run = problem(seed, n_arms, n_stages)
-    plain = PlainRecursion(can_run, noise, 3)
+    mean, cov, can_train = problem(seed, n_arms, n_stages)
+    plain = PlainRecursion(can_train, noise, 3)
     expected = [plain.value(mean.ravel(), cov, [0] * n_arms, arm, 0.2, n_stages - 1) for arm in range(n_arms)]
-    np.testing.assert_allclose(roll_out(mean, cov, can_run, noise, 0.2), expected, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(roll_out(mean, cov, can_train, noise, 0.2), expected, rtol=1e-8, atol=1e-12)
 
 
 def test_one_stage_is_expected_improvement() -> None:
@@ -83,8 +83,8 @@ def test_one_stage_is_expected_improvement() -> None:
 
 def test_an_arm_that_cannot_run_has_no_value() -> None:
     mean, cov, _ = problem(0, 3, 2)
-    can_run = np.array([[True, True], [False, False], [True, False]])
-    assert np.isneginf(roll_out(mean, cov, can_run, 0.1, 0.0)).tolist() == [False, True, False]
+    can_train = np.array([[True, True], [False, False], [True, False]])
+    assert np.isneginf(roll_out(mean, cov, can_train, 0.1, 0.0)).tolist() == [False, True, False]
 
 
 def test_shapes_that_do_not_match_raise_an_error() -> None:

@@ -55,7 +55,7 @@ def find_stop(rule: StoppingRule, curve: list[float], incumbent: float, seed: in
     return next((n for n in range(1, len(curve) + 1) if plan.decide(curve[:n]).stop), None)
 
 
-def test_a_run_stuck_far_above_the_incumbent_is_stopped_soon_after_n0() -> None:
+def test_a_training_stuck_far_above_the_incumbent_is_stopped_soon_after_n0() -> None:
     flattening = [0.6 + 0.2 * math.exp(-0.5 * n) for n in range(1, 51)]
     step = find_stop(FAST, flattening, 0.05)
     assert step is not None
@@ -69,7 +69,7 @@ def test_a_run_stuck_far_above_the_incumbent_is_stopped_soon_after_n0() -> None:
     assert decision.cell == statistic_cell(np.array(decision.statistic), 100)
 
 
-def test_a_run_better_than_the_incumbent_is_trained_in_full() -> None:
+def test_a_training_better_than_the_incumbent_is_trained_in_full() -> None:
     good = GOOD_START + [0.178 - 0.001 * n for n in range(42)]
     plan = FAST.plan(good, 0.4, np.random.default_rng(0))
     decisions = [plan.decide(good[:n]) for n in range(1, 51)]
@@ -94,7 +94,7 @@ def test_with_infinite_k1_nothing_is_stopped() -> None:
     flattening = [0.9] * 50
     plan = replace(FAST, k1=math.inf).plan(flattening, 0.05, np.random.default_rng(0))
     decision = plan.decide(flattening[:20])
-    assert (decision.stop, decision.decision, decision.reason) == (False, STOP, "k1 is infinite: no run is stopped")
+    assert (decision.stop, decision.decision, decision.reason) == (False, STOP, "k1 is infinite: nothing is stopped")
 
 
 def test_without_an_incumbent_nothing_is_stopped() -> None:

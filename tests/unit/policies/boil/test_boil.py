@@ -17,7 +17,7 @@ from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
 from shoestring.policies.boil.boil import BOIL
-from shoestring.policies.boil.run_curves import read_finished_runs
+from shoestring.policies.boil.loss_curves import read_loss_curves
 from shoestring.policies.boil.score_model import ScoreModel, fit_score_model
 from shoestring.policies.config_table import ConfigsView
 from shoestring.runners.simulated.simulated_runner import StepOutcome
@@ -59,7 +59,7 @@ def model_of(policy: BOIL, ledger: Ledger) -> ScoreModel:
     return model
 
 
-def test_the_best_run_is_found_and_trained_in_full() -> None:
+def test_the_best_trial_is_found_and_trained_in_full() -> None:
     ledger = run_study(BOIL(candidates=300))
     phases = [order.why["phase"] for order in ledger.orders]
     assert phases[:3] == ["initial design"] * 3
@@ -74,7 +74,7 @@ def test_the_best_run_is_found_and_trained_in_full() -> None:
 
 
 def test_runs_are_short_if_longer_training_is_worse() -> None:
-    """Rewards collapse after step 6. Only prefixes show it, since the initial runs are all full."""
+    """Rewards collapse after step 6. Only prefixes show it, since the initial trainings are all full."""
     policy = BOIL(candidates=300, score="average")
     start = make_definition(policy, space=SQUARE, budget="150 epochs", max_steps=20, direction="max")
     ledger = simulate(watch(policy), Collapsing(), start).ledger
@@ -82,8 +82,8 @@ def test_runs_are_short_if_longer_training_is_worse() -> None:
     assert np.median(goals) <= 10
 
 
-def test_the_cost_to_finish_the_recommended_run_is_reserved() -> None:
-    """15 epochs are left, and the best run needs 4 more: a run of 20 must not start before."""
+def test_the_cost_to_finish_the_recommended_trial_is_reserved() -> None:
+    """15 epochs are left, and the best trial needs 4 more: one of 20 must not start before."""
     begun = [[0, {"x": 0.0, "y": 0.1}, 20], [1, {"x": 0.3, "y": 0.7}, 16], [2, {"x": 0.9, "y": 0.2}, 20]]
     other = policies.make("replay_fixed", {"orders": begun})
     start = make_definition(other, space=SQUARE, budget="56 epochs", max_steps=20, direction="max")
@@ -104,7 +104,7 @@ def test_unfinished_runs_continue_when_every_config_was_tried() -> None:
     assert outcome.reason == "policy"
     assert [trial.steps for trial in outcome.ledger.trials] == [20] * 9
     continued = [order for order in outcome.ledger.orders if order.why["phase"] == "recommended"]
-    assert continued, "no run was short"
+    assert continued, "no training was short"
 
 
 def test_points_of_the_model_are_prefixes_with_their_scores_and_costs() -> None:
@@ -113,16 +113,16 @@ def test_points_of_the_model_are_prefixes_with_their_scores_and_costs() -> None:
     model = model_of(policy, ledger)
     at = [ledger.trials[int(trial)] for trial in model.trial_of]
     lengths = np.rint(4 + model.gp.x[:, -1] * 16).astype(int)
-    assert model.n_prefixes == len(at) - len(model.runs) > 0
+    assert model.n_prefixes == len(at) - len(model.curves) > 0
     assert len({(trial.number, int(length)) for trial, length in zip(at, lengths, strict=True)}) == len(at)
     curves = CurveMatrix.of(
         [np.array(trial.values[:length], dtype=float) for trial, length in zip(at, lengths, strict=True)], 20
     )
     scores, _ = compress(curves, midpoint=model.parameters.midpoint, growth=model.parameters.growth)
     np.testing.assert_allclose(model.gp.y, scores, rtol=1e-9)
-    for run in model.runs:
-        trial = ledger.trials[run.trial]
-        np.testing.assert_allclose(run.costs, np.cumsum(trial.step_costs))
+    for curve in model.curves:
+        trial = ledger.trials[curve.trial]
+        np.testing.assert_allclose(curve.costs, np.cumsum(trial.step_costs))
 
 
 def test_each_prefix_is_in_the_memo_of_one_order() -> None:
@@ -144,7 +144,7 @@ def test_other_augmentations(augmentation: Any) -> None:
     ledger = run_study(policy, budget="90 epochs")
     counts = [int(order.why["added"]) for order in ledger.orders if order.why["phase"] == "chosen"]  # type: ignore[arg-type]
     if augmentation == "full":
-        assert counts[0] == 3 * 16  # every whole step from 4 to 19 of three full runs
+        assert counts[0] == 3 * 16  # every whole step from 4 to 19 of three full trainings
     else:
         assert counts[0] == (0 if augmentation == "none" else 3 * 15)
 
@@ -176,32 +176,32 @@ def test_diverged_runs_have_the_worst_score_and_no_low_cost() -> None:
     policy = BOIL(candidates=200, initial_trials=5)
     ledger = run_study(policy, hill=Hill(diverging_beyond=0.5), budget="200 epochs")
     model = model_of(policy, ledger)
-    bad = [run for run in model.runs if run.is_bad]
+    bad = [curve for curve in model.curves if curve.is_bad]
     assert bad
-    assert all(run.length == 20 and run.steps == 3 for run in bad)
-    is_bad = np.isin(model.trial_of, [run.trial for run in bad])
+    assert all(curve.length == 20 and curve.steps == 3 for curve in bad)
+    is_bad = np.isin(model.trial_of, [curve.trial for curve in bad])
     in_full = model.gp.x[:, -1] == 1.0
     assert model.gp.y[is_bad & in_full].max() < model.gp.y[~is_bad & in_full].min()
     full = model.cost.predict(np.column_stack([model.x, np.ones(len(model.x))]))
     np.testing.assert_allclose(full, 20.0, rtol=1e-6)  # epochs, although some diverged after three
-    assert (is_bad & ~in_full).sum() > len(bad), "bad runs must have prefixes, too"
+    assert (is_bad & ~in_full).sum() > len(bad), "bad curves must have prefixes, too"
     chosen = [order.config["x"] for order in ledger.orders if order.why["phase"] == "chosen"]
     assert np.mean(np.array(chosen) > 0.5) < 0.3
 
 
-def test_the_best_run_has_the_largest_predicted_score_at_full_length() -> None:
+def test_the_best_trial_has_the_largest_predicted_score_at_full_length() -> None:
     policy = BOIL(candidates=200)
     ledger = run_study(policy)
     model = model_of(policy, ledger)
     mean, _ = model.gp.predict(np.column_stack([model.x, np.ones(len(model.x))]))
-    assert model.find_best_run(range(len(model.runs))) == model.runs[int(np.argmax(mean))].trial
-    best_runs = [int(order.why["best_run"]) for order in ledger.orders if "best_run" in order.why]  # type: ignore[arg-type]
+    assert model.find_best_trial(range(len(model.curves))) == model.curves[int(np.argmax(mean))].trial
+    best_trials = [int(order.why["best_run"]) for order in ledger.orders if "best_run" in order.why]  # type: ignore[arg-type]
     best = ledger.best
     assert best is not None
-    assert best_runs[-1] == best.number
+    assert best_trials[-1] == best.number
 
 
-def test_the_printed_rule_chooses_the_shortest_runs() -> None:
+def test_the_printed_rule_chooses_the_shortest_trainings() -> None:
     ledger = run_study(BOIL(candidates=200, rule="softplus"))
     lengths = [order.memo["goal"][0] for order in ledger.orders if order.why["phase"] == "chosen"]
     ours = [o.memo["goal"][0] for o in run_study(BOIL(candidates=200)).orders if o.why["phase"] == "chosen"]
@@ -231,13 +231,13 @@ def test_steps_without_validation_have_the_value_before_them() -> None:
     ledger = run_study(policy, budget="20 epochs")
     ledger.trials[0].losses[0:2] = [None, None]
     ledger.trials[0].losses[9] = None
-    (run,) = read_finished_runs(ledger, 4)
+    (curve,) = read_loss_curves(ledger, 4)
     losses = ledger.trials[0].losses
-    assert run.losses[:3].tolist() == [losses[2]] * 3
-    assert run.losses[9] == losses[8]
+    assert curve.losses[:3].tolist() == [losses[2]] * 3
+    assert curve.losses[9] == losses[8]
 
 
-def test_fits_are_due_after_numbers_of_runs() -> None:
+def test_fits_are_due_after_numbers_of_trials() -> None:
     ledger = run_study(BOIL(candidates=60, refit_every=4), budget="300 epochs")
     fits = [order.memo["fitted_at"][0] for order in ledger.orders if "fitted_at" in order.memo]
     assert fits[0] == 3.0
@@ -245,7 +245,7 @@ def test_fits_are_due_after_numbers_of_runs() -> None:
     assert fits[-1] > 3.0
 
 
-def test_a_run_that_the_budget_limit_interrupted_is_finished_first() -> None:
+def test_a_trial_that_the_budget_limit_interrupted_is_finished_first() -> None:
     policy = BOIL(initial_trials=2, candidates=40, max_points=4)
     ledger = run_study(policy, budget="30 epochs")
     more = simulate(watch(policy), Hill(), *ledger.entries(), Amendment(budget=Budget("60 epochs"))).ledger

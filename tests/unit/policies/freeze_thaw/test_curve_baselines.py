@@ -38,7 +38,7 @@ def test_the_horizon_of_rollout_ends_with_the_budget() -> None:
     assert stages[-4:] == [4, 3, 2, 1]
 
 
-def test_freeze_thaw_bo_trains_started_and_new_runs() -> None:
+def test_freeze_thaw_bo_trains_started_and_new_trials() -> None:
     orders = study(FreezeThawBO(parameters=GIVEN)).orders
     assert {order.why["new"] for order in orders} == {True, False}
     assert all(order.until == 1 for order in orders if order.why["new"])
@@ -67,7 +67,7 @@ def test_the_memo_holds_the_fitted_parameters() -> None:
     [
         (Rollout, {"horizon": -1}, "horizon"),
         (FreezeThawBO, {"old": 0}, "continue"),
-        (FreezeThawBO, {"new": 0}, "no run is ever started"),
+        (FreezeThawBO, {"new": 0}, "no trial is ever started"),
         (FreezeThawBO, {"fantasies": 0}, "simulated"),
         (FabolasEpochs, {"lengths": (0.0, 1.0)}, "shares of a full training"),
         (FabolasEpochs, {"arms": 0}, r"fabolas_epochs\(arms=0\)"),

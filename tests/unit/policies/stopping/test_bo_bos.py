@@ -23,7 +23,7 @@ from shoestring.models.stopping.optimal_stopping import (
     surrogate_allows_stop,
 )
 from shoestring.policies.config_table import ConfigsView
-from shoestring.policies.stopping.active_runs import ActiveRuns
+from shoestring.policies.stopping.active_trials import ActiveTrials
 from shoestring.policies.stopping.bo_bos import BOBOS, solve_rule
 from shoestring.policies.stopping.surrogate import PRINTED_FORM, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
@@ -69,10 +69,10 @@ def test_every_step_and_every_stop_follows_the_rule(policy: BOBOS) -> None:
     plans: dict[Any, StoppingPlan] = {}
 
     def decide(trial: int) -> tuple[bool, dict[str, float]]:
-        run = trial - policy.initial_trials
+        iteration = trial - policy.initial_trials
         best = min(min(seen) for number, seen in losses.items() if number != trial)
         memo = first_orders[trial].memo
-        k1 = k1_schedule("normal", run)
+        k1 = k1_schedule("normal", iteration)
         n0 = max(n for n in range(3, len(losses[trial]), 3)) if policy.replan_every else 3
         rule = StoppingRule(
             n0=n0, n_max=STEPS, k1=k1, low=low, high=high, n_paths=3000, n_cells=40, statistic=policy.statistic
@@ -125,17 +125,17 @@ def test_the_noise_allowance_follows_lemma_7() -> None:
 
 
 def test_a_larger_loss_of_stopping_means_fewer_stops() -> None:
-    """All runs before the first difference have the same curve; there the larger loss continues the run."""
+    """All trials before the first difference have the same curve; there the larger loss continues the trial."""
     small, large = (study(replace(SMALL, k1=k1, k1_growth="fixed", cells=10, replan_every=3)) for k1 in (2.0, 1e9))
     pairs = zip(small.orders, large.orders, strict=False)
     ours, theirs = next((a, b) for a, b in pairs if (a.trial, a.until) != (b.trial, b.until))
     assert ours.why["stopped"] == theirs.trial
     assert len(stops(small)) >= len(stops(large))
-    assert len(stops(study(replace(SMALL, k1_growth=1e-300)))) <= 1  # k1 overflows after the first run
+    assert len(stops(study(replace(SMALL, k1_growth=1e-300)))) <= 1  # k1 overflows after the first trial
 
 
 def test_the_second_condition_only_prevents_stops() -> None:
-    """Without C2 the first difference is at a run that C2 continued."""
+    """Without C2 the first difference is at a trial that C2 continued."""
     strict, free = study(replace(SMALL, kappa=1.0)), study(replace(SMALL, kappa=math.inf))
     assert any("(C2)" in str(order.why.get("reason")) for order in strict.orders)
     assert not any("(C2)" in str(order.why.get("reason")) for order in free.orders)
@@ -159,23 +159,23 @@ def test_the_range_of_errors_is_fixed_after_the_design() -> None:
     assert all("error_bounds" not in order.memo for order in ledger.orders[:3])
 
 
-def test_no_run_is_stopped_when_the_best_loss_is_below_the_range() -> None:
+def test_no_trial_is_stopped_when_the_best_loss_is_below_the_range() -> None:
     ledger = study(replace(SMALL, low=0.6, high=1.0))
     after = [o for o in ledger.orders if o.why.get("phase") == "stopping check" and float(o.why["incumbent"]) <= 0.6]  # type: ignore[arg-type]
     assert after
     assert all("below the range" in str(order.why["reason"]) for order in after)
 
 
-def test_configurations_are_chosen_as_in_gp_ucb_from_the_best_losses_of_runs() -> None:
-    """The surrogate of ends uses the best loss of each run; that of lengths has its own parameters in the memo."""
+def test_configurations_are_chosen_as_in_gp_ucb_from_the_best_losses_of_trials() -> None:
+    """The surrogate of ends uses the best loss of each trial; that of lengths has its own parameters in the memo."""
     ledger = study(SMALL)
     chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
     numbers = len(chosen[-1].memo["log_lengthscales"])
     assert all(len(order.memo["lengths_log_lengthscales"]) == numbers + 1 for order in chosen)
     cut = Ledger(ledger.entries()[: ledger.entries().index(chosen[-1])])
-    table, runs = cut.view(ConfigsView()), ActiveRuns.read(cut.memo, ())
-    theirs = GPUCB(initial_trials=3, candidates=40).make_surrogate(cut, table, runs)
-    mine = SMALL.make_surrogate(cut, table, runs)
+    table, active = cut.view(ConfigsView()), ActiveTrials.read(cut.memo, ())
+    theirs = GPUCB(initial_trials=3, candidates=40).make_surrogate(cut, table, active)
+    mine = SMALL.make_surrogate(cut, table, active)
     assert theirs is not None
     assert mine is not None
     np.testing.assert_array_equal(theirs.gp.y, mine.gp.y)
@@ -203,7 +203,7 @@ def test_without_its_cache_a_study_continues_as_before() -> None:
         assert summarise(simulate(SMALL, rows, *whole.entries()[:cut]).ledger) == summarise(whole)
 
 
-def test_a_run_interrupted_by_the_budget_continues_when_the_budget_is_raised() -> None:
+def test_a_trial_interrupted_by_the_budget_continues_when_the_budget_is_raised() -> None:
     policy = SMALL
     short = study(policy, 99)
     assert short.trials[-1].steps < STEPS
@@ -214,7 +214,7 @@ def test_a_run_interrupted_by_the_budget_continues_when_the_budget_is_raised() -
     assert more.ledger.orders[len(short.orders)].trial == short.orders[-1].trial
 
 
-def test_several_workers_have_several_active_runs() -> None:
+def test_several_workers_have_several_active_trials() -> None:
     ledger = study(SMALL, workers=3)
     assert max(len(order.memo["run_trials"]) for order in ledger.orders) == 3
     assert stops(ledger)
@@ -257,7 +257,7 @@ def test_invalid_settings_raise_errors(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("intermediate", [True, False])
 def test_the_printed_surrogate_is_that_of_the_paper(intermediate: bool) -> None:
-    """One length-scale for numbers and n / N together, fitted again after every ten runs, without priors."""
+    """One length-scale for numbers and n / N together, fitted again after every ten trials, without priors."""
     policy = replace(SMALL, search_by="printed", refit_every=10, intermediate=intermediate)
     ledger = study(policy, budget=300)
     chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
@@ -267,7 +267,7 @@ def test_the_printed_surrogate_is_that_of_the_paper(intermediate: bool) -> None:
     assert sorted(set(fitted)) == ([3.0, 13.0, 23.0] if intermediate else [3.0, 13.0])
     assert len(chosen) > 10
     table = ledger.view(ConfigsView())
-    surrogate = policy.make_surrogate(ledger, table, ActiveRuns.read(ledger.memo, policy.memo_lists))
+    surrogate = policy.make_surrogate(ledger, table, ActiveTrials.read(ledger.memo, policy.memo_lists))
     assert surrogate is not None
     shares = np.array([0.25, 0.5, 1.0])
     point = table.trials[0].take([0, 0, 0])

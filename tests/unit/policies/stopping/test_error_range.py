@@ -7,8 +7,8 @@ import pytest
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.policies.plain.random_search import RandomSearch
-from shoestring.policies.stopping.active_runs import find_incumbent
-from shoestring.policies.stopping.error_range import ErrorRange, measure_range, pick_range
+from shoestring.policies.stopping.active_trials import find_incumbent
+from shoestring.policies.stopping.error_range import ErrorRange, is_below_range, measure_range, pick_range
 from shoestring.testing.curves import ListedCurves
 from shoestring.testing.policies import make_definition, simulate
 
@@ -42,9 +42,10 @@ def test_the_users_range_has_priority_over_the_fixed_one() -> None:
     assert pick_range(ledger, None, None, None) == measure_range(ledger)
 
 
-def test_a_range_is_above_its_lower_bound_and_less() -> None:
-    assert ErrorRange(1.0, 3.0).is_above(1.0)
-    assert not any(ErrorRange(1.0, 3.0).is_above(loss) for loss in (1.1, 9.0, math.inf, -math.inf))
+def test_the_lower_bound_and_less_are_below_the_range() -> None:
+    assert is_below_range(1.0, ErrorRange(1.0, 3.0))
+    assert is_below_range(-9.0, ErrorRange(1.0, 3.0))
+    assert not any(is_below_range(loss, ErrorRange(1.0, 3.0)) for loss in (1.1, 9.0, math.inf, -math.inf))
 
 
 def test_the_incumbent_is_the_best_of_the_others() -> None:

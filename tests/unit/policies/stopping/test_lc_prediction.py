@@ -49,7 +49,7 @@ def test_runs_are_stopped_exactly_when_the_forecast_is_below_the_threshold() -> 
     assert [firsts[trial] for trial in (0, 1, 2)] == [STEPS, STEPS, 4]
 
 
-def test_the_forecast_by_families_has_a_random_stream_per_run_and_step() -> None:
+def test_the_forecast_by_families_has_a_random_stream_per_trial_and_step() -> None:
     policy = replace(POLICY, forecast="families", every=4)
     start = make_definition(policy, space=ROWS, budget="34 epochs", max_steps=STEPS)
     whole = simulate(policy, ListedCurves(CURVES, by="name"), start).ledger

@@ -1,7 +1,7 @@
 """Trials that are not being trained, as BOIL reads them: a curve of losses, and the cost of each prefix.
 
-A run that diverged, or that failed before it had `min_steps` steps, is bad at every step up to a full training. If the training
-code ended by itself, the last loss counts for all steps after it. Other runs shorter than `min_steps` are left out. A step
+A trial that diverged, or that failed before it had `min_steps` steps, is bad at every step up to a full training. If the training
+code ended by itself, the last loss counts for all steps after it. Other trials shorter than `min_steps` are left out. A step
 without validation has the loss of the step before it.
 """
 
@@ -17,7 +17,7 @@ from shoestring.policy import Ledger, Trial
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CurveRun:
+class LossCurve:
     """The curve of one trial, up to the last step with a known loss."""
 
     trial: int
@@ -34,13 +34,13 @@ class CurveRun:
         return not math.isfinite(self.losses[-1])
 
 
-def read_finished_runs(ledger: Ledger, min_steps: int) -> list[CurveRun]:
-    """Return the runs of all trials without an open order, except those that are too short."""
+def read_loss_curves(ledger: Ledger, min_steps: int) -> list[LossCurve]:
+    """Return the curves of all trials without an open order, except those that are too short."""
     found = (_read_curve(ledger, trial, min_steps) for trial in ledger.trials if trial.open_order is None)
-    return [run for run in found if run is not None]
+    return [curve for curve in found if curve is not None]
 
 
-def _read_curve(ledger: Ledger, trial: Trial, min_steps: int) -> CurveRun | None:
+def _read_curve(ledger: Ledger, trial: Trial, min_steps: int) -> LossCurve | None:
     is_bad = trial.diverged or (bool(trial.failure) and trial.steps < min_steps)
     good = _good_losses(trial)
     if not good.size and not is_bad:
@@ -53,7 +53,7 @@ def _read_curve(ledger: Ledger, trial: Trial, min_steps: int) -> CurveRun | None
         losses = good
     if losses.size < min_steps:
         return None
-    return CurveRun(trial.number, good.size, losses, _prefix_costs(ledger, trial)[: good.size])
+    return LossCurve(trial.number, good.size, losses, _prefix_costs(ledger, trial)[: good.size])
 
 
 def _good_losses(trial: Trial) -> Floats:

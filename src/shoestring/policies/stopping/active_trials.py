@@ -1,21 +1,25 @@
-"""The active runs, and how they are stored in the memo from decision to decision.
+"""The active trials, and how they are stored in the memo from decision to decision.
 
-A run is the training of one trial, step by step, until it ends or is stopped. The trial of a stopped run is paused, never
-closed. The memo of every order holds four lists of equal length, with one entry per active run:
+A trial is active from the order that starts it until it ends or is stopped. A stopped trial is paused, never closed. (BOCA also
+continues paused trials, which are then active again.) The memo of every order holds four lists of equal length, with one entry
+per active trial:
 
-    run_trials            trial
-    run_iterations        0, 1, 2, ... for runs after the initial design; -1 for a run that is never stopped
-    run_orders            order that started the run; the memo of that order holds what was known then
-    run_goals             step to which the run is trained
+    run_trials            number of the trial
+    run_iterations        0, 1, 2, ... for trials after the initial design; -1 for a trial that is never stopped
+    run_orders            order that made the trial active; the memo of that order holds what was known then
+    run_goals             step to which the trial is trained
 
 and in addition
 
-    started               number of runs after the initial design
+    started               number of times that a trial became active after the initial design
     error_bounds          see `error_range`; missing until the initial design is complete
     stopped, predicted    stopped trials, and the losses at full training that were forecast for them
     ...                   lists of the policy: the parameters of its kernel, and others
 
-A decision checks every idle run before it starts a new one. So a run that is missing from the lists has ended or was stopped.
+The names that begin with `run_` cannot change, because they are stored in ledgers.
+
+A decision checks every idle trial before it starts a new one. So a trial that is missing from the lists has ended or was
+stopped.
 """
 
 from __future__ import annotations
@@ -33,26 +37,26 @@ INCOMPLETE_CURVE: Why = {"phase": "no stopping check", "reason": "a step was not
 
 
 @dataclass(frozen=True, slots=True)
-class ContinueRun:
-    """The decision to train a run up to a step, and the reason."""
+class ContinueTrial:
+    """The decision to train a trial up to a step, and the reason."""
 
     until: int
     why: Why = field(default_factory=lambda: NO_WHY)
 
 
 @dataclass(frozen=True, slots=True)
-class StopRun:
-    """The decision to stop a run, and the reason."""
+class StopTrial:
+    """The decision to stop a trial, and the reason."""
 
     why: Why
     predicted: float | None = None  # forecast of the loss at full training; None: the surrogate uses the observed loss
 
 
 @dataclass(frozen=True, slots=True)
-class ActiveRun:
+class ActiveTrial:
     """One entry of the lists in the memo."""
 
-    trial: int
+    number: int  # of the trial
     iteration: int
     order: int
     goal: int
@@ -63,22 +67,22 @@ class ActiveRun:
 
 
 @dataclass(slots=True)
-class ActiveRuns:
-    """Active runs as a decision reads them from the memo of the last order and stores them in its own memo."""
+class ActiveTrials:
+    """Active trials as a decision reads them from the memo of the last order and stores them in its own memo."""
 
-    active: list[ActiveRun]
+    trials: list[ActiveTrial]
     started: int
     error_range: ErrorRange | None
     predicted: dict[int, float]  # forecast of the loss at full training, by stopped trial
     lists: Lists  # other lists of the policy
 
     @classmethod
-    def read(cls, memo: Memo, names: Iterable[str]) -> ActiveRuns:
-        """Return the active runs that a memo stores; `names` are those of the policy's own lists."""
+    def read(cls, memo: Memo, names: Iterable[str]) -> ActiveTrials:
+        """Return the active trials that a memo stores; `names` are those of the policy's own lists."""
         lists = [[int(v) for v in memo.get(f"run_{name}", ())] for name in ("trials", "iterations", "orders", "goals")]
         bounds = memo.get("error_bounds")
         return cls(
-            [ActiveRun(*four) for four in zip(*lists, strict=True)],
+            [ActiveTrial(*four) for four in zip(*lists, strict=True)],
             int(memo.get("started", (0.0,))[0]),
             ErrorRange(*bounds) if bounds else None,
             {int(t): v for t, v in zip(memo.get("stopped", ()), memo.get("predicted", ()), strict=True)},
@@ -88,10 +92,10 @@ class ActiveRuns:
     def memo(self) -> Lists:
         """Return the lists to store in the memo."""
         memo: Lists = {
-            "run_trials": [float(run.trial) for run in self.active],
-            "run_iterations": [float(run.iteration) for run in self.active],
-            "run_orders": [float(run.order) for run in self.active],
-            "run_goals": [float(run.goal) for run in self.active],
+            "run_trials": [float(one.number) for one in self.trials],
+            "run_iterations": [float(one.iteration) for one in self.trials],
+            "run_orders": [float(one.order) for one in self.trials],
+            "run_goals": [float(one.goal) for one in self.trials],
             "started": [float(self.started)],
             **self.lists,
         }
@@ -102,18 +106,18 @@ class ActiveRuns:
             memo["predicted"] = list(self.predicted.values())
         return memo
 
-    def start_run(self, ledger: Ledger, trial: int, goal: int) -> None:
-        """Add a run after the initial design, which the next order starts."""
-        self.active.append(ActiveRun(trial, self.started, len(ledger.orders), goal))
+    def add(self, ledger: Ledger, trial: int, goal: int) -> None:
+        """Add a trial after the initial design; the next order trains it."""
+        self.trials.append(ActiveTrial(trial, self.started, len(ledger.orders), goal))
         self.started += 1
 
-    def start_full_run(self, ledger: Ledger, trial: int, goal: int) -> None:
-        """Add a run that is never stopped, which the next order starts."""
-        self.active.append(ActiveRun(trial, _NEVER_STOPPED, len(ledger.orders), goal))
+    def add_never_stopped(self, ledger: Ledger, trial: int, goal: int) -> None:
+        """Add a trial that is never stopped; the next order trains it."""
+        self.trials.append(ActiveTrial(trial, _NEVER_STOPPED, len(ledger.orders), goal))
 
     def find_paused(self, ledger: Ledger) -> list[Trial]:
-        """Return trials that have been trained, can be continued, and belong to no active run."""
-        active = {run.trial for run in self.active}
+        """Return trials that have been trained, can be continued, and are not active."""
+        active = {one.number for one in self.trials}
         return [trial for trial in ledger.trials if trial.can_continue and trial.steps and trial.number not in active]
 
 

@@ -1,4 +1,4 @@
-"""Studies with many runs of another policy: the fast computation decides as the direct one."""
+"""Studies with many trials of another policy: the fast computation decides as the direct one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from shoestring.models.gp.posterior import condition
 from shoestring.policies.boil import prefixes as prefixes_module
 from shoestring.policies.boil import score_model as model_module
 from shoestring.policies.boil.boil import BOIL
+from shoestring.policies.boil.loss_curves import LossCurve
 from shoestring.policies.boil.prefixes import Prefixes, PrefixRule, model_rows
-from shoestring.policies.boil.run_curves import CurveRun
 from shoestring.runners.runner import write_receipt
 from shoestring.testing.policies import make_definition
 
@@ -30,7 +30,7 @@ STEPS = 12
 
 
 def make_study(policy: BOIL, trials: int, *, dims: int = 2, seed: int = 0, sharpness: float = 4.0) -> Ledger:
-    """Return a study with runs of different lengths at random places; rewards rise to a height that is largest at 0.6."""
+    """Return a study with trials of different lengths at random places; rewards rise to a height that is largest at 0.6."""
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(dims)})
     start = make_definition(policy, space=space, budget="1000000 s", max_steps=STEPS, direction="max", seed=seed)
     ledger, rng = Ledger([start]), np.random.default_rng(seed)
@@ -58,23 +58,23 @@ def add_prefixes_directly(
     prefixes: Prefixes,
     rule: PrefixRule,
     ledger: Ledger,
-    runs: Sequence[CurveRun],
+    curves: Sequence[LossCurve],
     x: Floats,
     *,
     lengths: Any,
     parameters: Any,
     time_kernel: Any,
 ) -> None:
-    """Do the same with a process that is computed again from all points for every run."""
+    """Do the same with a process that is computed again from all points for every curve."""
     kernel, theta = product_kernel(x.shape[1], time_kernel), parameters.theta(x.shape[1])
-    in_model = [place for place, run in enumerate(runs) if prefixes.is_known(run)]
-    for place, run in enumerate(runs):
-        if not prefixes.is_known(run):
+    in_model = [place for place, curve in enumerate(curves) if prefixes.is_known(curve)]
+    for place, curve in enumerate(curves):
+        if not prefixes.is_known(curve):
             in_model.append(place)
-            z, _ = model_rows([runs[j] for j in in_model], x[in_model], prefixes, lengths)
+            z, _ = model_rows([curves[j] for j in in_model], x[in_model], prefixes, lengths)
             gp = condition(kernel, theta, z, np.zeros(len(z)))
-            rng = ledger.rng("augmentation", run.trial, run.steps)
-            prefixes.add(run, rule.choose(gp, x[place], run, prefixes.of(run), lengths, rng))
+            rng = ledger.rng("augmentation", curve.trial, curve.steps)
+            prefixes.add(curve, rule.choose(gp, x[place], curve, prefixes.of(curve), lengths, rng))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -94,7 +94,7 @@ def test_an_extended_factor_decides_as_a_new_one(augmentation: Any, seed: int, m
     assert fast.config == pytest.approx(direct.config, abs=1e-5)
 
 
-def test_continued_runs_are_considered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_continued_trials_are_considered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = BOIL(candidates=60)
     ledger = make_study(policy, 12)
     first = policy.decide(ledger, ledger.decision_rng())
@@ -117,7 +117,7 @@ def test_continued_runs_are_considered_again(monkeypatch: pytest.MonkeyPatch) ->
     assert fast.config == pytest.approx(direct.config, abs=1e-5)
 
 
-def test_the_number_of_prefixes_of_all_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_prefixes_of_all_trials_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = BOIL(candidates=50)
     ledger = make_study(policy, 12)
     free = policy.decide(ledger, ledger.decision_rng())
@@ -126,7 +126,7 @@ def test_the_number_of_prefixes_of_all_runs_is_bounded(monkeypatch: pytest.Monke
     assert isinstance(free, Train)
     assert isinstance(bounded, Train)
     assert bounded.memo["prefix_steps"] == free.memo["prefix_steps"][:7]
-    assert bounded.memo["run_trials"] == free.memo["run_trials"]  # no run is considered twice
+    assert bounded.memo["run_trials"] == free.memo["run_trials"]  # no trial is considered twice
     order = place_order(ledger, bounded)
     assert order is not None
     ledger = fill(ledger.append(order), order)

@@ -1,4 +1,4 @@
-"""The search for the run that BOIL trains next: a config that was not tried yet, and a length, by log EI - log cost (eq. 3)."""
+"""The search for the trial that BOIL starts next: a config that was not tried yet, and a length, by log EI - log cost (eq. 3)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from shoestring.core.deciding.comparison import are_apart
 from shoestring.core.values.arrays import Flags, Floats
-from shoestring.models.boil.choice import CostPlane, Peak, Rule, RunPrediction, Tradeoff, choose, find_largest_mean
-from shoestring.models.boil.score_process import RunLengths
+from shoestring.models.boil.choice import CostPlane, Peak, Rule, ScorePrediction, Tradeoff, choose, find_largest_mean
+from shoestring.models.boil.score_process import TrainingLengths
 from shoestring.models.gp.posterior import GP
 from shoestring.policies.boil.score_model import ScoreModel
 from shoestring.policies.config_table import ConfigTable, Pool
@@ -20,30 +20,30 @@ SCORE_NAME = "expected improvement of the score for its cost"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NextRun:
+class NextTrial:
     """A config, the step up to which to train it, its predicted cost, and the prediction of its score."""
 
     config: Config
     until: int
     cost: float  # in the budget's unit
-    prediction: RunPrediction
+    prediction: ScorePrediction
     comparison: Why
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunSearch:
-    """The search of one decision; runs under way count as if they had ended as predicted."""
+class TrialSearch:
+    """The search of one decision; trials that are being trained count as if they had ended as predicted."""
 
     ledger: Ledger
     table: ConfigTable
-    lengths: RunLengths
+    lengths: TrainingLengths
     model: ScoreModel
     rng: np.random.Generator
     candidates: int
     rule: Rule = "log_ratio"
 
-    def find(self) -> NextRun | None:
-        """Return the run with the largest improvement for its cost, or None if every config was tried."""
+    def find(self) -> NextTrial | None:
+        """Return the trial with the largest improvement for its cost, or None if every config was tried."""
         gp = self.model.assume_predicted(self._open_points())
         pool = self._draw_pool()
         times = self.rng.random(len(pool.points)) if self.lengths.vary else np.ones(len(pool.points))
@@ -57,7 +57,7 @@ class RunSearch:
         return self._choose(gp, peak.mean, pool, z, free[: len(z)]) if len(z) else None
 
     def _open_points(self) -> Floats:
-        """Return the points, (m, d + 1), at which runs under way will end."""
+        """Return the points, (m, d + 1), at which the trials that are being trained will end."""
         orders = [open_order.order for open_order in self.ledger.open_orders.values()]
         if not orders:
             return self.model.gp.x[:0]
@@ -94,8 +94,8 @@ class RunSearch:
         points = pool.points.join(top)
         return Pool(points, pool.rows), np.vstack([z, peak.z]), np.vstack([free[: len(z)], free[peak.start]])
 
-    def _choose(self, gp: GP, best_mean: float, pool: Pool, z: Floats, free: Flags) -> NextRun:
-        """Return the run with the largest EI for its cost; if all runs are full trainings, cost does not count."""
+    def _choose(self, gp: GP, best_mean: float, pool: Pool, z: Floats, free: Flags) -> NextTrial:
+        """Return the trial with the largest EI for its cost; if all lengths are full trainings, cost does not count."""
         is_listed = self.table.rows is not None
         cost = self.model.cost if self.lengths.vary else CostPlane.zero(z.shape[1])
         chosen = choose(
@@ -123,7 +123,7 @@ class RunSearch:
             in_unit=np.exp,
         )
         predicted_cost = float(self.model.cost.predict(chosen.z[None])[0])
-        return NextRun(config_of(found.chosen), chosen.steps, predicted_cost, chosen.prediction, comparison)
+        return NextTrial(config_of(found.chosen), chosen.steps, predicted_cost, chosen.prediction, comparison)
 
     def _move(self, points: Points, start: int, x: Floats) -> Points:
         """Return one of the points with its numbers moved to the first columns of x."""
