@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -19,12 +20,15 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import shoestring
+import shoestring.policy
+import shoestring.testing
 from shoestring import policies
 
 ROOT = Path(__file__).parent.parent
 API = "reference/api"
 LIST = "reference/policies/index.md"
 INTEGRATIONS = f"{API}/integrations.md"
+MODULES = {"policy": shoestring.policy, "testing": shoestring.testing}  # what an author of a policy or a store needs
 ORDER = (  # the order in which a user needs the names; all others follow
     *("tune", "Space", "Float", "Int", "Choice", "Constant", "Budget", "Prices", "Report", "Context"),
     *("Study", "Best", "OnlineTuner", "Schedule", "ShoestringError"),
@@ -39,7 +43,7 @@ INTEGRATED = {
     "integrations.sklearn": ("BudgetSearchCV", "partial_fit_steps", "warm_start_steps"),
     "integrations.optuna": ("CostAwareSampler", "from_optuna", "to_optuna"),
     "integrations.loggers": ("Follow", "log_study", "TensorBoard", "Mlflow", "Wandb"),
-    "testing.resuming": ("train_in_one_piece", "train_in_pieces", "check_resuming"),
+    "integrations.stopping": ("StoppingRule", "k1_schedule"),
 }
 PARAMETERS = ("Float", "Int", "Choice", "Constant")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
@@ -50,7 +54,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     names = [*(n for n in ORDER if n in shoestring.__all__), *(n for n in shoestring.__all__ if n not in ORDER)]
     titles = {group: [f"reference/policies/{name}.md" for name in found] for group, found in _groups().items()}
     lists: dict[str, list[Any]] = {
-        "Python": [f"{API}/index.md", *({name: f"{API}/{name}.md"} for name in names), INTEGRATIONS],
+        "Python": [
+            f"{API}/index.md",
+            *({name: f"{API}/{name}.md"} for name in names),
+            *(f"{API}/{name}.md" for name in MODULES),
+            INTEGRATIONS,
+        ],
         "Policies": [LIST, *({title.capitalize(): pages} for title, pages in titles.items())],
     }
     sections = {title: pages for part in config.nav or [] for title, pages in part.items() if isinstance(pages, list)}
@@ -76,6 +85,7 @@ def _pages_in(part: Any) -> Iterator[str]:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are generated from the code and the notebooks."""
     made = {f"{API}/{name}.md": _name_page(name) for name in shoestring.__all__}
+    made |= {f"{API}/{name}.md": _module_page(module) for name, module in MODULES.items()}
     made |= {f"{API}/index.md": _names_page(), INTEGRATIONS: _integrations_page(), LIST: _policies_page()}
     made |= {
         _page_of(notebook.relative_to(ROOT / "docs").as_posix()): _notebook_page(notebook) for notebook in NOTEBOOKS
@@ -131,6 +141,42 @@ def _name_page(name: str) -> str:
         about = ""
     about = f"## More\n\n{about}\n" if about else ""
     return f"::: {module}.{name}\n{options}\n{about}"
+
+
+def _module_page(module: ModuleType) -> str:
+    """Return a page with the docstring of a public module and all its functions and classes.
+
+    Those that `shoestring` exports too have a page of their own, which is linked.
+    """
+    about, name = inspect.getdoc(module) or "", module.__name__
+    title, _, more = about.partition("\n")
+    parts = [f"# {name}\n\n{title}\n", f"```python\nfrom {name} import …\n```\n", _tables(more)]
+    found = {each: getattr(module, each) for each in module.__all__}
+    linked = [f"[`{each}`]({each}.md)" for each in found if each in shoestring.__all__]
+    if linked:
+        parts.append(f"## Explained elsewhere\n\n{', '.join(linked)}\n")
+    parts.append("## All other names\n" if linked else "## Names\n")
+    for each, thing in found.items():
+        if each not in shoestring.__all__ and (inspect.isclass(thing) or inspect.isfunction(thing)):
+            parts.append(f"::: {thing.__module__}.{each}\n    options:\n      heading_level: 3\n")
+    return "\n".join(parts)
+
+
+def _tables(text: str) -> str:
+    """Return a docstring with its indented tables of two columns as tables of Markdown."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        first, gap, second = line.strip().partition("  ")
+        if not line.startswith("    "):
+            lines.append(line)
+        elif gap and line[4] != " ":
+            lines += [
+                *(() if lines and lines[-1].startswith("|") else ("| | |", "|---|---|")),
+                f"| {first} | {second.strip()} |",
+            ]
+        else:  # the second column goes on
+            lines[-1] = f"{lines[-1].removesuffix(' |')} {line.strip()} |"
+    return "\n".join([*lines, ""])
 
 
 def _notebook_page(notebook: Path) -> str:

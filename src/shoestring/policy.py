@@ -3,15 +3,16 @@
 A policy is any object with a `name` and a method `decide(ledger, rng)` that returns `Train`, `Wait` or `Finish`. The guide
 `docs/how-to/add-a-policy.md` writes one step by step, and `shoestring.testing` has the contract tests that it should pass.
 
-    decisions       Train, Wait, Finish; start_trial, continue_trial, train_best_unfinished, train_queued_or_interrupted,
-                    nothing_to_train
-    the past        Ledger, Trial, View; the entries StudyDefinition, Order, Receipt, StateLoss, Amendment, Note; Cost,
-                    OpenOrder, StudyState, Budget, Prices
-    configurations  find_untried_config, find_interrupted, is_in_design; Config, Space, Encoding, Points
+    decisions       Decision: one of Train, Wait and Finish; start_trial, continue_trial, train_best_unfinished,
+                    train_queued_or_interrupted, nothing_to_train
+    the past        Ledger, Trial, OpenOrder, StudyState, View, Budget, Prices, Cost; Entry: one of StudyDefinition, Order,
+                    Receipt, StateLoss, Amendment and Note
+    configurations  Config: values by parameter name; find_untried_config, find_interrupted, is_in_design; Space, Encoding,
+                    Points
     choosing        find_best, find_best_of_rows, are_best, sort_best_first, reaches, LOG_SPREAD, round_result
-    explaining      compare, compare_scores, compare_losses; Labels, WhyText; Prediction, CurvePrediction, CandidateScores,
-                    Regions
-    fitted numbers  Memo, Refits, Fit
+    explaining      Why: numbers by name, stored with the decision; NO_WHY; Labels: a text for each of these names; WhyText;
+                    compare, compare_scores, compare_losses; Prediction, CurvePrediction, CandidateScores, Regions
+    fitted numbers  Memo: what a later decision needs, stored with the decision; NO_MEMO; Refits, Fit
     settings        require_whole, require_between, require_within, require_at_least, require_share, require_one_of
 """
 

@@ -19,12 +19,15 @@ from html import unescape
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 import shoestring
+import shoestring.policy
+import shoestring.testing
 from shoestring import errors, policies
 
 pytest.importorskip("mkdocstrings_handlers.python")
@@ -113,14 +116,33 @@ def test_the_page_of_errors_names_them_all(site: Path) -> None:
 
 @pytest.mark.parametrize("name", shoestring.__all__)
 def test_every_documented_parameter_is_a_row_of_its_page(site: Path, name: str) -> None:
-    page = site / "reference" / "api" / name / "index.html"
-    rows = re.findall(r'<tr class="doc-section-item">\s*<td>\s*<code>(\w+)</code>', page.read_text(encoding="utf-8"))
-    thing = getattr(shoestring, name)
+    expected = documented_parameters(getattr(shoestring, name))
+    assert set(expected) <= rows_of(site, name) or name == "ShoestringError"
+    assert name != "tune" or expected == list(inspect.signature(shoestring.tune).parameters)
+
+
+@pytest.mark.parametrize("module", [shoestring.policy, shoestring.testing], ids=["policy", "testing"])
+def test_the_page_of_a_module_has_all_its_names(site: Path, module: ModuleType) -> None:
+    page = module.__name__.rpartition(".")[2]
+    text, rows = text_of(site / "reference" / "api" / page / "index.html"), rows_of(site, page)
+    for name in module.__all__:
+        assert re.search(rf"\b{name}\b", text), f"{name} is missing"
+        thing = getattr(module, name)
+        if name not in shoestring.__all__ and (inspect.isfunction(thing) or inspect.isclass(thing)):
+            assert set(documented_parameters(thing)) <= rows, f"parameters of {name} are missing"
+
+
+def rows_of(site: Path, page: str) -> set[str]:
+    """Return the first column of the tables of parameters of a page."""
+    text = (site / "reference" / "api" / page / "index.html").read_text(encoding="utf-8")
+    return set(re.findall(r'<tr class="doc-section-item">\s*<td>\s*<code>(\w+)</code>', text))
+
+
+def documented_parameters(thing: Any) -> list[str]:
+    """Return the parameters that the docstrings of a function, or of a class and its own methods, describe."""
     found = [getattr(each, "__func__", each) for key, each in vars(thing).items() if not key.startswith("_")]
     documented = [thing, *(each for each in found if inspect.isfunction(each) and inspect.isclass(thing))]
-    expected = [entry for each in documented for entry in parameter_entries(inspect.cleandoc(each.__doc__ or ""))]
-    assert set(expected) <= set(rows) or name == "ShoestringError"
-    assert name != "tune" or expected == list(inspect.signature(shoestring.tune).parameters)
+    return [entry for each in documented for entry in parameter_entries(inspect.cleandoc(each.__doc__ or ""))]
 
 
 def parameter_entries(docstring: str) -> list[str]:

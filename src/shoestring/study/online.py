@@ -176,9 +176,8 @@ class OnlineTuner:
         self._done = done_rounds  # rounds that the user's model was trained for
         self._is_round_open = False  # a round was returned by `next` and is not recorded yet
         self._setup_s = 0.0  # seconds between the end of the previous round and the start of this one
-        self._ended = self._began = self._trained = (
-            clock()
-        )  # end of the previous round; start of this one; end of its training
+        # The end of the previous round, the start of this one, and the end of its training.
+        self._ended = self._began = self._trained = clock()
         self._continue(done_rounds)
 
     # the loop --------------------------------------------------------------------------------------------------------

@@ -82,7 +82,8 @@ class Study:
     Examples
     --------
     >>> from shoestring import Float, Space, Study
-    >>> study = Study.begin(Space({"lr": Float(0.001, 1.0, log=True)}), "6 epochs", policy="random_search", seed=0)
+    >>> space = Space({"lr": Float(0.001, 1.0, log=True)})
+    >>> study = Study.begin(space, "6 epochs", policy="random_search", seed=0)
     >>> while (order := study.ask()) is not None:
     ...     study.tell(order, value=(order.config["lr"] - 0.1) ** 2)
     >>> study.spent, len(study.trials)

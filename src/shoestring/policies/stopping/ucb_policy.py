@@ -85,9 +85,7 @@ class UcbPolicy:
     """
 
     why_labels: ClassVar[Labels] = CHOICE_LABELS
-    memo_lists: ClassVar[tuple[str, ...]] = (
-        SURROGATE_MEMO  # names of the lists in the memo beside those of the active trials
-    )
+    memo_lists: ClassVar[tuple[str, ...]] = SURROGATE_MEMO  # lists in the memo beside those of the active trials
     initial_trials: int = 6
     exploration: Literal["practical", "theory"] = "practical"
     candidates: int = 2000
