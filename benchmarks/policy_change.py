@@ -21,7 +21,7 @@ import time
 
 import numpy as np
 
-from benchmarks.speed.cases.boil import Iterative
+from benchmarks.speed.cases.boil import LogisticRewards
 from shoestring import policies
 from shoestring.core.deciding.decision import Train
 from shoestring.core.deciding.policy import Policy
@@ -44,7 +44,7 @@ CASES = {  # policy, trials, untimed decisions, timed decisions, target in secon
 
 def train(ledger: Ledger, order: Order) -> Ledger:
     """Return the ledger after the order and all of its steps."""
-    source, ledger = Iterative(STEPS), ledger.append(order)
+    source, ledger = LogisticRewards(STEPS), ledger.append(order)
     for step in range(ledger.trials[order.trial].steps + 1, order.until + 1):
         outcome = source.step(order.config, step)
         ledger = ledger.append(write_receipt(order, step, outcome.value, outcome.cost, at=0.0, saved_step=step))
@@ -92,11 +92,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=sorted(CASES), action="append", help="default: all")
     parser.add_argument("--quick", action="store_true", help="a tenth of the trials, 2 decisions: nothing is judged")
-    asked = parser.parse_args()
+    chosen = parser.parse_args()
     good = True
-    for name in asked.only or CASES:
+    for name in chosen.only or CASES:
         kind, trials, before, timed, target_s = CASES[name]
-        if asked.quick:
+        if chosen.quick:
             trials, timed = trials // 10, min(timed, 2)
         policy = policies.make(kind)
         busy, wall = time_decisions(policy, begin_study(policy, trials), before + timed)
@@ -108,7 +108,7 @@ def main() -> int:
             "trials": trials,
             "decisions": timed,
         }
-        ok = asked.quick or mean <= target_s
+        ok = chosen.quick or mean <= target_s
         good &= ok
         target = {"processor_s": target_s}
         result = {"name": f"policy_change_{name}", "measured": measured, "target": target, "peers": {}, "ok": ok}

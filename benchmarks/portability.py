@@ -75,7 +75,7 @@ CHOICES = ("find_best", "find_best_of_rows", "are_best", "sort_best_first")
 
 
 @dataclass(frozen=True)
-class Smooth:
+class SmoothLoss:
     """A loss that depends smoothly on the config, and steps that cost more with more layers."""
 
     seed: int
@@ -137,7 +137,7 @@ def recorded_scores() -> Iterator[list[Floats]]:
             setattr(module, name, plain)
 
 
-class Recording:
+class RecordingPolicy:
     """A policy whose decisions are recorded, each with the scores that it chose among."""
 
     def __init__(self, policy: Policy, scores: list[Floats]) -> None:
@@ -162,13 +162,13 @@ def run_studies(seeds: int, folder: Path) -> None:
     with recorded_scores() as scores:
         for label, (name, settings) in STUDIES.items():
             for seed in range(seeds):
-                policy = Recording(policies.make(name, dict(settings)), scores)
+                policy = RecordingPolicy(policies.make(name, dict(settings)), scores)
                 long = name in LONG
                 budget = ("300s" if long else "90s") if seed % 2 else ("180 epochs" if long else "60 epochs")
                 start = make_definition(
                     policy.policy, space=SPACE, budget=budget, max_steps=9, workers=1 + seed % 2, seed=seed
                 )
-                simulate(policy, Smooth(seed), start)
+                simulate(policy, SmoothLoss(seed), start)
                 arrays: dict[str, Any] = {
                     f"{d}.{i}": one for d, many in enumerate(policy.seen) for i, one in enumerate(many)
                 }

@@ -165,7 +165,7 @@ def measure(trials: int, repeats: int) -> int:
     logging.getLogger("ray").setLevel(logging.ERROR)
     ray.init("local", num_cpus=WORKERS, include_dashboard=False, logging_level="error", log_to_driver=False)
     found: dict[str, list[Pace]] = {}
-    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory(dir=_memory()) as in_memory:
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory(dir=_folder_in_memory()) as in_memory:
         for repeat in range(repeats):
             at = {
                 name: Path(made) / f"{number}-{repeat}"
@@ -188,7 +188,7 @@ def measure(trials: int, repeats: int) -> int:
     return 0 if result["ok"] else 1
 
 
-def _memory() -> Path | None:
+def _folder_in_memory() -> Path | None:
     return IN_MEMORY if IN_MEMORY.is_dir() else None
 
 

@@ -71,7 +71,7 @@ def _folds(tables: Sequence[ProblemSpec]) -> list[str]:
     return [fold for fold in FOLDS if fold in needed]
 
 
-def _measure(drawn: lockstep.Drawn, curves: float, found: lockstep.Floats) -> Line:
+def _measure(drawn: lockstep.DrawnStudies, curves: float, found: lockstep.Floats) -> Line:
     regret: dict[str, list[float]] = defaultdict(list)
     for source, table, value in zip(drawn.source, drawn.table, lockstep.regrets(drawn, curves, found), strict=True):
         regret[f"{source}/{table}"].append(round(float(value), 5))

@@ -50,7 +50,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnStudies:
     """The studies: one table with up to 200 configurations each, padded to a common shape."""
 
     source: list[str]
@@ -62,7 +62,7 @@ class Drawn:
     steps: NDArray[np.int64]  # (b,)
 
 
-def draw(tables: Sequence[ProblemSpec], seeds: Sequence[int], arms: int = 200) -> Drawn:
+def draw(tables: Sequence[ProblemSpec], seeds: Sequence[int], arms: int = 200) -> DrawnStudies:
     """Return all studies, with the configurations that the race draws, in the order in which they are started."""
     rows: list[tuple[Any, ...]] = []
     for spec in tables:
@@ -79,7 +79,7 @@ def draw(tables: Sequence[ProblemSpec], seeds: Sequence[int], arms: int = 200) -
             limit[:count] = part.lengths
             rows.append((spec.source, spec.table, seed, y, x, limit, steps))
     source, table, seed_of, y, x, limit, steps_of = zip(*rows, strict=True)
-    return Drawn(
+    return DrawnStudies(
         list(source), list(table), list(seed_of), np.stack(y), np.stack(x), np.stack(limit), np.array(steps_of)
     )
 
@@ -145,7 +145,7 @@ def choose(network: Callable[..., Tensor], s: Studies, can_train: Tensor, curves
 def race(
     networks: dict[str, Network],
     fold_of: Callable[[str], str],
-    drawn: Drawn,
+    drawn: DrawnStudies,
     curves: float,
     rule: Rule,
     device: torch.device,
@@ -163,7 +163,7 @@ def race(
 
 def _race(
     network: Network,
-    drawn: Drawn,
+    drawn: DrawnStudies,
     rows: NDArray[Any],
     curves: float,
     rule: Rule,
@@ -214,7 +214,7 @@ def _race(
 # the measure --------------------------------------------------------------------------------------------------------
 
 
-def regrets(drawn: Drawn, curves: float, found: Floats) -> Floats:
+def regrets(drawn: DrawnStudies, curves: float, found: Floats) -> Floats:
     """Return the regret of each lowest loss found, (b,): 0 for the lowest within the budget, 1 for the median first loss."""
     there = drawn.limit > 0
     optimum, typical = np.zeros(len(found)), np.zeros(len(found))
@@ -226,7 +226,7 @@ def regrets(drawn: Drawn, curves: float, found: Floats) -> Floats:
     return (found - optimum) / span
 
 
-def best_of(drawn: Drawn, orders: Sequence[Sequence[Order]]) -> Floats:
+def best_of(drawn: DrawnStudies, orders: Sequence[Sequence[Order]]) -> Floats:
     """Return the lowest loss that the orders of each study reach, (b,)."""
     return np.array(
         [min(y[arm, :until].min() for arm, until in one) for y, one in zip(drawn.losses, orders, strict=True)]

@@ -155,7 +155,7 @@ def epochs_spent(rows: list[dict[str, Any]]) -> dict[str, float]:
         "design": design,
         "finished": spent - design - stopped,
         "first_steps": first,
-        "hesitation": stopped - first,
+        "further_steps": stopped - first,
     }
     return {name: round(part / spent, 3) for name, part in parts.items()}
 

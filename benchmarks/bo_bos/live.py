@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.bo_bos.compare import read, show, summarise
 from benchmarks.bo_bos.studies import Problem, live_problem, study
-from benchmarks.bo_bos.tasks import FASHION, Revealed, task
+from benchmarks.bo_bos.tasks import FASHION, TaskSource, task
 
 HERE = Path(__file__).parent
 SUMMARY = HERE / "results" / "live.json"
@@ -37,7 +37,7 @@ METHODS = "gp_ucb,bo_bos"
 
 def scores(problem: Problem, row: dict[str, Any]) -> list[list[float]]:
     """Return [steps spent, score] at the end of each full run; the score is the negative return."""
-    assert isinstance(problem.source, Revealed)
+    assert isinstance(problem.source, TaskSource)
     found, spent = [], 0
     for steps, config in row.pop("configs"):
         spent += steps

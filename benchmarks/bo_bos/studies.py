@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.bo_bos.tasks import EPOCHS, Revealed, Task
+from benchmarks.bo_bos.tasks import EPOCHS, Task, TaskSource
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.deciding.policy import Policy
@@ -106,7 +106,7 @@ def recorded_problem(path: Path, max_steps: int = EPOCHS, name: str = "") -> Pro
 
 def live_problem(task: Task) -> Problem:
     """Return the problem of a real task; a configuration is trained when its first step is needed."""
-    source = Revealed(task)
+    source = TaskSource(task)
     return Problem(task.name, task.space, source, lambda config: source.curve(config).errors, EPOCHS)
 
 

@@ -53,7 +53,7 @@ class Task:
     train: Callable[[Config], Curve]
 
 
-class Revealed:
+class TaskSource:
     """Source for the simulated runner: a configuration is trained when its first step is needed, and shown step by step."""
 
     def __init__(self, task: Task) -> None:

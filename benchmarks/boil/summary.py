@@ -100,7 +100,7 @@ def summary_of(problem: Problem, rows: list[dict[str, Any]]) -> dict[str, Any]:
             "seeds": n,
             "final": number(ours[:, -1].mean()),
             "final_90": interval(lambda pick, u=ours: float(u[pick, -1].mean()), n),
-            "best_bought": number(np.mean([_best_trained(problem, row) for row in mine])),
+            "best_trained": number(np.mean([_best_trained(problem, row) for row in mine])),
             "over_time": number(ours.mean()),
             "over_time_90": interval(lambda pick, u=ours: float(u[pick].mean()), n),
             "seconds_of_bo_l": number(ratio(ours, bo_l)),

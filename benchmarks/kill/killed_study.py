@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from benchmarks.kill.studies import VictimStudy
+from benchmarks.kill.studies import StudyToKill
 from shoestring.errors import ShoestringError
 
 _MAX_RUN_S = {"simulated": 1.0, "local": 1.2, "command": 1.5, "process": 2.5}
@@ -47,7 +47,7 @@ class ForkServer:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def start(self, study: VictimStudy) -> int:
+    def start(self, study: StudyToKill) -> int:
         assert self._process.stdin is not None
         start = {"folder": str(study.folder), "words": study.words, "environment": study.environment}
         self._process.stdin.write(json.dumps({**start, "stored": str(study.stored)}).encode() + b"\n")
@@ -85,7 +85,7 @@ class ForkServer:
             self.listen(0.05)
         return code
 
-    def run_to_end(self, study: VictimStudy) -> None:
+    def run_to_end(self, study: StudyToKill) -> None:
         code = self.wait_for(self.start(study))
         if code != 0:
             raise RuntimeError(f"a study without kills ended with {code}: {_output(study)}")
@@ -94,7 +94,7 @@ class ForkServer:
 class KilledStudy:
     """A study and its kills so far; `troubles` are the violations that were found."""
 
-    def __init__(self, study: VictimStudy, fork_server: ForkServer, chance: random.Random, max_kills: int) -> None:
+    def __init__(self, study: StudyToKill, fork_server: ForkServer, chance: random.Random, max_kills: int) -> None:
         self.study, self._fork_server, self._chance, self._most_kills = study, fork_server, chance, max_kills
         self.kills, self.is_over = 0, False
         self.lost_entries = 0
@@ -184,13 +184,13 @@ def _complete_lines(path: Path) -> list[str]:
     return complete
 
 
-def work_done_s(study: VictimStudy) -> tuple[float, float]:
+def work_done_s(study: StudyToKill) -> tuple[float, float]:
     """Return the seconds of all work in the training code's log, and those of the longest step."""
     lines = _complete_lines(study.log)
     steps = [float(line.removeprefix("step ")) for line in lines if line.startswith("step ")]
     return sum(float(line) for line in lines if not line.startswith("step ")), max(steps, default=0.0)
 
 
-def _output(study: VictimStudy) -> str:
+def _output(study: StudyToKill) -> str:
     path = study.folder / "output.txt"
     return " ".join(path.read_text(errors="replace").split())[-600:] if path.exists() else "no output"

@@ -85,7 +85,7 @@ class Case(NamedTuple):
 
 
 @dataclass
-class VictimStudy:
+class StudyToKill:
     """A study to be killed: its folder, and the command that begins or continues it."""
 
     case: Case
@@ -132,7 +132,7 @@ class Plan:
             return f"no PostgreSQL: {error}"
         return ""
 
-    def make(self, case: Case) -> VictimStudy:
+    def make(self, case: Case) -> StudyToKill:
         number = next(self._numbers)
         folder = self.folder / f"{number:04d}-{'-'.join(case)}"
         folder.mkdir()
@@ -153,7 +153,7 @@ class Plan:
                 "process": ["--runner", "process", "--workers", "2", "descent.py:Descent"],
                 "command": ["--workers", "2", "--", sys.executable, "descend"],
             }[case.kind]
-        made = VictimStudy(case, folder, address, words)
+        made = StudyToKill(case, folder, address, words)
         made.environment = {
             "KILL_LOG": str(made.log),
             "KILL_PIECES": str(PIECES[case.unit]),

@@ -200,7 +200,7 @@ def make_tuner(settings: dict[str, Any], plan: Plan, seed: int) -> OnlineTuner:
     return OnlineTuner(space, plan.rounds, settings=settings, direction="max", store=None, initial=[half], seed=seed)
 
 
-def recompute_sureness(run: dict[str, Any]) -> list[float | None]:
+def recompute_confidence(run: dict[str, Any]) -> list[float | None]:
     """Return the Pr(better) of each decision of a recorded run, computed by deciding again; None if there was no competitor.
 
     A decision that differs from the recorded one is an error.

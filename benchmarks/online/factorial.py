@@ -153,13 +153,13 @@ def show(measured: Mapping[str, tuple[Array, Array]]) -> str:
     return markdown.table(["points, low to high", *measured], rows)
 
 
-def show_sureness(race: Sequence[Mapping[str, Any]]) -> str:
+def show_confidence(race: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of CE's Pr(better) in the rounds that had a competitor; below kappa it validates."""
     heads = ("run", "rounds with nothing to compare", "median Pr(better)", "greatest", "passes")
     rows = []
     for run in race:
         if run["method"].startswith("CE"):
-            sure = contrastive.recompute_sureness(dict(run))
+            sure = contrastive.recompute_confidence(dict(run))
             known = [one for one in sure if one is not None]
             cells = [f"{run['method']}, seed {run['seed']}", str(len(sure) - len(known))]
             cells += [f"{value:.3f}" for value in (np.median(known), max(known))]
@@ -199,7 +199,7 @@ def main() -> None:
         print("", table(race), sep="\n")
         if options.show:
             figure(race, options.o / f"{RACE}.svg")
-            print("", show_sureness(race), sep="\n")  # 15 s per run
+            print("", show_confidence(race), sep="\n")  # 15 s per run
         verdict["race"] = judge_race(race) | {"name": RACE}
     print(json.dumps(verdict))
     sys.exit(0 if options.quick or (verdict["ok"] and verdict.get("race", {}).get("ok")) else 1)

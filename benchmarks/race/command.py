@@ -16,7 +16,7 @@ def main(arguments: Sequence[str]) -> int:
     commands = {
         "run": run,
         "report": report,
-        "keep": keep,
+        "store": store,
         "cost": cost,
         "lowest": lowest,
         "peers": peers,
@@ -145,10 +145,10 @@ def report(arguments: Sequence[str]) -> int:
     return 0
 
 
-def keep(arguments: Sequence[str]) -> int:
+def store(arguments: Sequence[str]) -> int:
     from benchmarks.race import results
 
-    parser = parser_of("keep", "Store these runs in one small file, from which `race report` makes the same page.")
+    parser = parser_of("store", "Store these runs in one small file, from which `race report` makes the same page.")
     _add_files(parser)
     parser.add_argument("-o", "--out", type=Path, required=True)
     chosen = parser.parse_args(arguments)
@@ -157,14 +157,14 @@ def keep(arguments: Sequence[str]) -> int:
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", help="files of `race run`, or .json files of `race keep`")
+    parser.add_argument("runs", type=Path, nargs="+", help="files of `race run`, or .json files of `race store`")
     parser.add_argument("--cost", type=Path, nargs="*", default=[], help="files of `race cost`")
 
 
 def _read_files(
     parser: argparse.ArgumentParser, chosen: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return runs and costs, the last of each; a file of `race keep` may contain both."""
+    """Return runs and costs, the last of each; a file of `race store` may contain both."""
     from benchmarks.race import results, trained
 
     runs: dict[Any, dict[str, Any]] = {}

@@ -29,11 +29,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks decide", description=__doc__.splitlines()[0])
     parser.add_argument("--policy", choices=POLICIES, action="append", help="default: all")
     parser.add_argument("--quick", action="store_true", help="5 decisions of each case, without peers")
-    given = parser.parse_args(arguments)
+    chosen = parser.parse_args(arguments)
     good = True
-    for policy in given.policy or POLICIES:
+    for policy in chosen.policy or POLICIES:
         for case in cases_of(policy):
-            result = measure(case, QUICK_DECISIONS if given.quick else DECISIONS, with_peers=not given.quick)
+            result = measure(case, QUICK_DECISIONS if chosen.quick else DECISIONS, with_peers=not chosen.quick)
             good &= result["ok"]
             print(json.dumps(result), flush=True)
     return 0 if good else 1

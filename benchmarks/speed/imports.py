@@ -26,8 +26,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks import", description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="5 repeats")
-    given = parser.parse_args(arguments)
-    repeats = 5 if given.quick else given.repeats
+    chosen = parser.parse_args(arguments)
+    repeats = 5 if chosen.quick else chosen.repeats
     codes = {
         "numpy": TIMED.format("numpy"),
         "shoestring": TIMED.format("shoestring"),

@@ -61,7 +61,7 @@ def carry_out(ledger: Ledger, order: Order, source: Source) -> Ledger:
     return ledger
 
 
-def carry_on(ledger: Ledger, policy: Policy, source: Source) -> Ledger:
+def decide_and_carry_out(ledger: Ledger, policy: Policy, source: Source) -> Ledger:
     """Make one more decision and carry it out."""
     decision = policy.decide(ledger, ledger.decision_rng())
     assert isinstance(decision, Train)

@@ -42,7 +42,7 @@ TARGETS_MS = {"memory": 0.2, "sqlite": 2.0}
 HYPERBAND_TARGET_S = 3.0
 
 
-class Waiting(SqlStore):
+class DurableSqlStore(SqlStore):
     """A store that waits for the disk at every commit, as for real training."""
 
     def append(self, *words: Any, durable: bool = True, **how: Any) -> Ledger:
@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> int:
         slow = max(20, chosen.orders // 10)
         cases: dict[str, Callable[[int], float]] = {
             "memory": lambda i: shoestring_ms(MemoryStore(), chosen.orders),
-            "sqlite": lambda i: shoestring_ms(Waiting(f"sqlite:///{folder}/s{i}.db"), chosen.orders),
+            "sqlite": lambda i: shoestring_ms(DurableSqlStore(f"sqlite:///{folder}/s{i}.db"), chosen.orders),
             "optuna memory": lambda i: optuna_ms(None, chosen.orders),
             "optuna sqlite": lambda i: optuna_ms(optuna_sqlite(folder / f"o{i}.db", wal=False), slow),
             "optuna sqlite wal": lambda i: optuna_ms(optuna_sqlite(folder / f"w{i}.db", wal=True), slow),

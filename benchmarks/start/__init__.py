@@ -61,21 +61,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--quick", action="store_true", help="2 workers, once")
-    given = parser.parse_args(arguments)
-    if given.quick:
-        given.repeats, given.workers = 1, [2]
+    chosen = parser.parse_args(arguments)
+    if chosen.quick:
+        chosen.repeats, chosen.workers = 1, [2]
     added: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "slow_training.py").write_text(TRAINING)
         (folder / "script.py").write_text(SCRIPT)
-        for workers in given.workers:
+        for workers in chosen.workers:
             options = f"--budget {2 * workers}epochs --max-steps 2 --workers {workers} --runner process --seed 1"
             command = ["-m", "shoestring", "run", "slow_training.py:train", *options.split()]
             command += ["--policy", "random_search", "--param", "x={float=[0,1]}"]
             ways = {"tune": (["script.py", str(workers)], 2 * IMPORT_S), "command line": (command, IMPORT_S)}
             for way, (argv, imports_s) in ways.items():
-                runs = [time_starts(folder, argv, workers) - imports_s for _ in range(given.repeats)]
+                runs = [time_starts(folder, argv, workers) - imports_s for _ in range(chosen.repeats)]
                 added[f"{way}, {workers}"] = statistics.median(runs)
                 print(
                     f"{way:>12}, {workers} workers: {added[f'{way}, {workers}']:5.2f} s without the imports", flush=True

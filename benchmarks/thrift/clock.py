@@ -24,7 +24,7 @@ from benchmarks.race.trained import CURVE_S
 
 METHOD = 'thrift{"quickest_step_s": 0}'  # the default leaves such quick steps to halving, because of these results
 OTHERS = ("sequential_halving", "asha", "optuna_tpe_hyperband")
-JUDGES = ("asha", "optuna_tpe_hyperband")  # in the conditions
+CONDITION_METHODS = ("asha", "optuna_tpe_hyperband")  # in the conditions
 TASKS = (("mlp/digits", 4.0), ("mlp/digits", 20.0), ("xgboost/digits", 10.0), ("networks/cnn", 10.0))  # name, seconds
 SEEDS = 20
 MARGIN = 5.0  # %: the largest upper end of a task's interval
@@ -84,7 +84,7 @@ def _interval(percent: float, resample_weights: Any) -> dict[str, float]:
 def judge(runs: Sequence[Run]) -> dict[str, Any]:
     """Return each condition and whether all hold: no task worse by more than the margin, and better in the mean over tasks."""
     conditions: dict[str, bool] = {}
-    for other in JUDGES:
+    for other in CONDITION_METHODS:
         *tasks, mean = compare(runs, other) or [{"percent": 0.0}]
         enough = len(tasks) == len(TASKS)
         conditions[f"not worse than {other}"] = enough and all(row["high"] <= MARGIN for row in tasks)

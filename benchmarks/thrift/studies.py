@@ -31,7 +31,7 @@ def with_weights(networks: tuple[Any, ...], settings: dict[str, Any] | None = No
     return WithWeights(**(settings or {}))
 
 
-class OnDevice:
+class NetworkOnDevice:
     """A network on an accelerator, for many studies: the same numbers to 1e-3, several times as fast."""
 
     def __init__(self, path: Path, device: str) -> None:
@@ -52,7 +52,7 @@ class OnDevice:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, device: str | None) -> tuple[Any, ...]:
-    return read(path) if device is None else (OnDevice(path, device),)
+    return read(path) if device is None else (NetworkOnDevice(path, device),)
 
 
 def key_of(study: Study) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def test_logistic_regression_learns_and_is_revealed_step_by_step(scripts: Any) -
         return tasks.logistic_regression(images, labels, 90, config, epochs=6)
 
     config = {"learning_rate": 0.5, "l2": 0.0, "batch_size": 10}
-    source = tasks.Revealed(tasks.Task("blobs", space, train))
+    source = tasks.TaskSource(tasks.Task("blobs", space, train))
     shown = [source.step(config, step) for step in range(1, 8)]
     assert len(calls) == 1
     assert shown[-1] is None
@@ -134,7 +134,7 @@ def test_studies_are_compared_with_gp_ucb(scripts: Any, table: Path) -> None:
     found = compare.summarise(rows)["made_up"]
     assert found["gp_ucb"]["ratio_of_means"] == 1.0
     assert found["oracle"]["mistakes"] == found["oracle"]["winners_lost"] == 0.0
-    assert found["gp_ucb"]["epochs"] == {"design": 0.6, "finished": 0.4, "first_steps": 0.0, "hesitation": 0.0}
+    assert found["gp_ucb"]["epochs"] == {"design": 0.6, "finished": 0.4, "first_steps": 0.0, "further_steps": 0.0}
     assert sum(found["bo_bos"]["epochs"].values()) == pytest.approx(1.0, abs=0.003)
     assert found["oracle"]["ratio_of_means"] <= 1.0
     measured, ok = compare.show({"made_up": found})

@@ -228,7 +228,7 @@ def test_the_decisions_of_a_recorded_run_can_be_repeated(scripts: Any, images: P
     plan = replace(contrastive.QUICK, rounds=6, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40)
     plan = replace(plan, without=("inversion",), lengthscale=1.2, correction=0.25)
     run = {"method": "CE@0.8", "seed": 0, "plan": asdict(plan)} | contrastive.run_one("CE@0.8", 0, plan, images, "cpu")
-    sure = contrastive.recompute_sureness(json.loads(json.dumps(run)))
+    sure = contrastive.recompute_confidence(json.loads(json.dumps(run)))
     assert len(sure) == 6
     assert sure[0] is None  # the first round is given
     validated = {round for round, _ in run["validated"]}
@@ -236,8 +236,8 @@ def test_the_decisions_of_a_recorded_run_can_be_repeated(scripts: Any, images: P
     assert all(one is None or (one < 0.8) == (round in validated) for round, one in enumerate(sure, start=1))
     run["configs"][3] = [0.123] * 8
     with pytest.raises(SystemExit, match="round 4"):
-        contrastive.recompute_sureness(run)
-    table = scripts.factorial.show_sureness([{**run, "method": "baseline"}])
+        contrastive.recompute_confidence(run)
+    table = scripts.factorial.show_confidence([{**run, "method": "baseline"}])
     assert table.count("\n") == 1  # the head only: only CE decides whether to validate
 
 

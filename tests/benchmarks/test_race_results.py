@@ -66,7 +66,7 @@ def write(path: Path, lines: list[dict[str, Any]]) -> Path:
 def test_a_stored_race_has_the_statistics_of_its_runs(tmp_path: Path) -> None:
     runs = write(tmp_path / "runs.jsonl", some_lines())
     costs = write(tmp_path / "cost.jsonl", [{"method": "asha", "arms": 50, "mean_ms": 1.5}])
-    assert command.main(["keep", str(runs), "--cost", str(costs), "-o", str(tmp_path / "race.json")]) == 0
+    assert command.main(["store", str(runs), "--cost", str(costs), "-o", str(tmp_path / "race.json")]) == 0
     stored = json.loads((tmp_path / "race.json").read_text())
     assert stored["cost"] == [{"method": "asha", "arms": 50, "mean_ms": 1.5}]
     known = statistics.summary([trained.rescale_regret(one) for one in some_lines()], resamples=20)
@@ -99,9 +99,9 @@ def test_a_repeated_run_replaces_the_stored_one(tmp_path: Path) -> None:
     new = write(tmp_path / "new.jsonl", [line(regret=0.1, version="2"), line(regret=0.2, seed=2, version="2")])
     stored = tmp_path / "race.json"
     costs = [write(tmp_path / f"cost{ms}", [{"method": "asha", "arms": 50, "mean_ms": ms}]) for ms in (1.0, 2.0)]
-    command.main(["keep", str(old), "--cost", str(costs[0]), "-o", str(stored)])
+    command.main(["store", str(old), "--cost", str(costs[0]), "-o", str(stored)])
     for _ in range(2):  # the second time changes nothing
-        command.main(["keep", str(stored), str(new), "--cost", str(costs[1]), "-o", str(stored)])
+        command.main(["store", str(stored), str(new), "--cost", str(costs[1]), "-o", str(stored)])
         assert [row["mean_ms"] for row in json.loads(stored.read_text())["cost"]] == [2.0]
         (part,) = json.loads(stored.read_text())["parts"]
         assert part["methods"]["asha"]["regret"] == {"klein_cnn_cifar10/t": {"1": [1000, 4000, 2000]}}

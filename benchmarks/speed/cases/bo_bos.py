@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from benchmarks.speed.measure import Case, Peer, begin_study, carry_on
+from benchmarks.speed.measure import Case, Peer, begin_study, decide_and_carry_out
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.ledger import Ledger
@@ -54,13 +54,13 @@ def cases() -> list[Case]:
         def open_ledger() -> Ledger:
             ledger = begin_study(policy, space, "5000 epochs", max_steps=steps)
             while len(ledger.trials) < 12 or ledger.trials[-1].steps < 9:
-                ledger = carry_on(ledger, policy, ByEnd())
+                ledger = decide_and_carry_out(ledger, policy, ByEnd())
             return ledger
 
         return open_ledger
 
     policy = policies.make("bo_bos")
-    without_memory = cast(Policy, WithoutCache(policy))
+    without_cache = cast(Policy, WithoutCache(policy))
 
     def plain_loops() -> None:
         from shoestring.models.stopping.curve_paths import curve_posterior, draw_paths, fit_curve
@@ -72,7 +72,7 @@ def cases() -> list[Case]:
     return [
         Case(
             "bo_bos_rule",
-            without_memory,
+            without_cache,
             begin(policy),
             ByEnd(),
             250.0,

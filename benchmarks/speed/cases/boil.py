@@ -17,7 +17,7 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 
 @dataclass(frozen=True)
-class Iterative:
+class LogisticRewards:
     """Rewards that rise like a logistic curve; six parameters set its height and speed, and the first one the cost."""
 
     steps: int
@@ -34,7 +34,7 @@ def cases() -> list[Case]:
     """Return the cases: six dimensions, up to 100 steps, about 500 points in the model, prefixes of runs included."""
     steps, points = 100, 500
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(6)})
-    source, policy = Iterative(steps), policies.make("boil")
+    source, policy = LogisticRewards(steps), policies.make("boil")
 
     def begin() -> Ledger:
         ledger = begin_study(policy, space, "1e9s", direction="max", max_steps=steps)

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.speed.measure import Case, Peer, begin_study, carry_on
+from benchmarks.speed.measure import Case, Peer, begin_study, decide_and_carry_out
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.entries import Cost
@@ -24,7 +24,7 @@ KAPPA = 0.9
 
 
 @dataclass(frozen=True)
-class Drifting:
+class DriftingMaxima:
     """Two maxima that move slowly along an interval, observed with noise."""
 
     noise: tuple[float, ...]
@@ -39,13 +39,13 @@ def cases() -> list[Case]:
     """Return the cases: 1000 points, rounds 481 to 501 of 520, with few validations and with one in every round."""
     rounds, begun = 520, 480
     space = Space.from_configs([{"x": float(x)} for x in POINTS])
-    source = Drifting(tuple(0.1 * np.random.default_rng(0).standard_normal(rounds)))
+    source = DriftingMaxima(tuple(0.1 * np.random.default_rng(0).standard_normal(rounds)))
 
     def begin(policy: Policy) -> Callable[[], Ledger]:
         def open_ledger() -> Ledger:
             ledger = begin_study(policy, space, f"{rounds} epochs", direction="max", max_steps=rounds)
             for _ in range(begun):
-                ledger = carry_on(ledger, policy, source)
+                ledger = decide_and_carry_out(ledger, policy, source)
             return ledger
 
         return open_ledger
@@ -62,7 +62,7 @@ def cases() -> list[Case]:
     ]
 
 
-def through_models(source: Drifting, rounds: int, *, sparingly: bool) -> None:
+def through_models(source: DriftingMaxima, rounds: int, *, sparingly: bool) -> None:
     """Run the rounds of the models alone: predict, choose, compare, observe, without ledger or policy."""
     kernel = Kernel.ard("matern32", 1).matrix(np.log([1.0, 0.2]), POINTS[:, None], POINTS[:, None])
     gp = TimeVaryingGP(kernel.__getitem__, kernel.diagonal(), forgetting_rate=0.01, noise_variance=0.01)

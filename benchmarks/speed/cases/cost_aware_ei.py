@@ -19,11 +19,11 @@ from shoestring.core.space.space import Config
 from shoestring.runners.simulated.simulated_runner import StepOutcome
 
 PEER_DECISIONS = 5
-RIVALS = ("Optuna GPSampler", "BoTorch SingleTaskGP, LogEI")
+COMPARED_PEERS = ("Optuna GPSampler", "BoTorch SingleTaskGP, LogEI")
 
 
 @dataclass(frozen=True)
-class Priced:
+class HartmannWithCosts:
     """Hartmann's six-dimensional function, with prices that differ by a factor of 150."""
 
     def step(self, config: Config, step: int) -> StepOutcome:
@@ -33,9 +33,9 @@ class Priced:
 
 def cases() -> list[Case]:
     """Return the cases: about 30, 100 and 200 finished trials in six dimensions; 5 decisions of each installed peer."""
-    space, source, policy = HARTMANN6.space, Priced(), policies.make("cost_aware_ei")
-    known = {"scikit-learn GP, EI": (sklearn_gp, "sklearn"), RIVALS[0]: (optuna_gp, "torch")}
-    known[RIVALS[1]] = (botorch_gp, "botorch")
+    space, source, policy = HARTMANN6.space, HartmannWithCosts(), policies.make("cost_aware_ei")
+    known = {"scikit-learn GP, EI": (sklearn_gp, "sklearn"), COMPARED_PEERS[0]: (optuna_gp, "torch")}
+    known[COMPARED_PEERS[1]] = (botorch_gp, "botorch")
     installed = {name: make for name, (make, needs) in known.items() if find_spec(needs)}
 
     def begin(trials: int) -> Callable[[], Ledger]:
@@ -69,6 +69,6 @@ def cases() -> list[Case]:
 
     return [
         Case("cost_aware_ei_30", policy, begin(30), source, 50.0, peers(30)),
-        Case("cost_aware_ei_100", policy, begin(100), source, 50.0, peers(100), 2.0, RIVALS),
+        Case("cost_aware_ei_100", policy, begin(100), source, 50.0, peers(100), 2.0, COMPARED_PEERS),
         Case("cost_aware_ei_200", policy, begin(200), source, 150.0, peers(200)),
     ]

@@ -22,7 +22,7 @@ SPACE = Space({f"p{i}": Float(0.0, 1.0) for i in range(8)})
 
 
 @dataclass(frozen=True)
-class Level:
+class FlatCurves:
     """Curves where every further step has the same value."""
 
     def step(self, config: Config, step: int) -> StepOutcome:
@@ -47,6 +47,6 @@ def cases() -> list[Case]:
         return open_ledger
 
     return [
-        Case("thrift_200", policy, begin(200), Level(), 20.0),
-        Case("thrift_1000", policy, begin(1000), Level(), 150.0),
+        Case("thrift_200", policy, begin(200), FlatCurves(), 20.0),
+        Case("thrift_1000", policy, begin(1000), FlatCurves(), 150.0),
     ]

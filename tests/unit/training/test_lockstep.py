@@ -98,5 +98,5 @@ def test_rules_and_weights_are_compared(tmp_path: Path) -> None:
     assert list(choose.judge(*settings, done=lines[:-1])) == lines[-1:]
 
 
-def _each(drawn: lockstep.Drawn) -> list[tuple[np.ndarray, np.ndarray, int]]:
+def _each(drawn: lockstep.DrawnStudies) -> list[tuple[np.ndarray, np.ndarray, int]]:
     return list(zip(drawn.losses, drawn.limit, drawn.steps, strict=True))
