@@ -40,10 +40,10 @@ class Scaling:
     least: float  # smallest `loss - floor` above 0; a loss at the floor counts as this one
 
     def apply(self, losses: Floats) -> Floats:
-        """Return scaled losses, any shape; nan, inf and huge losses become "bad". Mask unreported entries afterwards."""
+        """Return scaled losses, any shape; nan, inf and huge losses become `bad`. Mask unreported entries afterwards."""
         losses = np.asarray(losses, dtype=np.float64)
         usable = _is_usable(losses)
-        x = self._bend(np.where(usable, losses, 0.0))
+        x = self._transform(np.where(usable, losses, 0.0))
         return np.asarray((np.minimum(np.where(usable, x, self.bad), self.fence) - self.centre) / self.scale)
 
     def undo(self, scaled: Floats) -> Floats:
@@ -51,7 +51,8 @@ class Scaling:
         x = self.centre + self.scale * np.asarray(scaled, dtype=np.float64)
         return np.asarray(x if self.floor is None else np.exp(x) + self.floor)
 
-    def _bend(self, losses: Floats) -> Floats:
+    def _transform(self, losses: Floats) -> Floats:
+        """Return g(loss), any shape."""
         if self.floor is None:
             return losses
         return np.log(np.maximum(losses - self.floor, self.least))
@@ -77,15 +78,15 @@ def fit_scaling(losses: Floats, reported: Flags, log: bool = False) -> Scaling:
         floor = min(0.0, float(x.min()))
         above = x[x > floor] - floor
         least = float(above.min()) if len(above) else 1.0
-    unscaled = Scaling(centre=0.0, scale=1.0, fence=np.inf, bad=0.0, floor=floor, least=least)
-    bent = unscaled.apply(losses)
+    transform = Scaling(centre=0.0, scale=1.0, fence=np.inf, bad=0.0, floor=floor, least=least)
+    transformed = transform.apply(losses)
     rows = np.flatnonzero(good.any(axis=1))
-    first = float(np.quantile(bent[rows, first_true(good[rows])], 0.75))
-    best = float(bent[good].min())
-    fence = first + _FENCE * (first - best) if first > best else float(bent[good].max())
-    fenced = np.minimum(bent[good], fence)
+    first = float(np.quantile(transformed[rows, first_true(good[rows])], 0.75))
+    best = float(transformed[good].min())
+    fence = first + _FENCE * (first - best) if first > best else float(transformed[good].max())
+    fenced = np.minimum(transformed[good], fence)
     bad = float(fenced.max())
-    pooled = np.where(good, np.minimum(bent, fence), bad)[reported]
+    pooled = np.where(good, np.minimum(transformed, fence), bad)[reported]
     scale = float(pooled.std())
     centre = float(pooled.mean())
     # losses that differ by rounding alone are constant

@@ -14,9 +14,9 @@ Differences from the paper:
 - t' is one of a grid of whole steps, not a continuum.
 - The number of points decreases with the length of the training, as in the authors' programs.
 - A time whose variance is below the noise variance + 1e-3 is not added. Variances are those of standardised scores. The authors'
-  programs compare the standard deviation with that sum (`floor="std"`), which hardly ever stops: a time observed k times with
-  noise variance s has a variance of about s / k, and that would have to be below (s + 1e-3)^2, which takes 200 points at one time
-  at the default s = 5e-4.
+  programs compare the standard deviation with that sum (`floor="std"`), and then hardly any time is left out: a time observed k
+  times with noise variance s has a variance of about s / k. It falls below (s + 1e-3)^2 only with 200 points at one time, at the
+  default s = 5e-4.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shoestring.models.gp.posterior import GP
 Floor = Literal["variance", "std"]
 Stop = Literal["condition", "count", "variance", "repeat"]
 _ABOVE_NOISE = 1e-3  # as in the authors' programs
-_GRID_SIZE = 50  # lengths of prefixes of a curve that are compared
+_GRID_SIZE = 50  # at most this many lengths of prefixes of a curve are compared
 _MAX_EXACT_POINTS = 250  # up to here a condition number is computed from all eigenvalues
 _POWER_ITERATIONS = 12  # above that, it is estimated
 
@@ -45,9 +45,9 @@ _POWER_ITERATIONS = 12  # above that, it is estimated
 class SelectedTimes:
     """Selected times in the order of selection, and the reason to stop."""
 
-    picked: Indices  # (m,): rows of the grid
+    picked: Indices  # (m,): their indices in the grid
     times: Floats  # (m,): in [0, 1]
-    variances: Floats  # (m,): before each time was added
+    variances: Floats  # (m,): the variance of each time before it was added
     stop: Stop
 
 
@@ -109,7 +109,7 @@ def _augment(
     max_points: int,
     max_log_condition: float,
 ) -> SelectedTimes:
-    """Select times until a limit is reached. Each costs O(n g): one row of L^-1 K for all g candidates, without a factorisation.
+    """Select times until a limit is reached. Each costs O(n g), a row of L^-1 K for all g candidates, without a factorisation.
 
     A candidate would add its column of L^-1 K as a new row of the factor, so that row is known already. The variances of
     all candidates decrease by the square of the row that the selected one adds.

@@ -12,9 +12,9 @@ Differences from the paper:
 - The regression has an intercept and Z' c in place of Z c; sigma_n in the improvement is a standard deviation.
 - The decision maximises log EI - log cost, not the printed ratio of soft-plus values (`rule="softplus"`): soft-plus of a
   vanishing EI is log 2, so a cheap point without any improvement beats an expensive one with a large improvement.
-- In the ratio a cost is its share of the range of costs seen, at least 0, plus 0.1, as in the authors' programs.
-  They climb from 3 (d + 1) places, this code from 5. In the printed ratio EI is that of standardised scores, and a cost is a
-  share, too.
+- In the ratio a cost is replaced by its share of the range of costs seen, at least 0, plus 0.1, as in the authors' programs.
+  The programs climb from 3 (d + 1) places, this code climbs from 5. The printed ratio takes the EI of standardised scores and the
+  share of a cost.
 - A search starts from given points and moves along their free columns only, so that options, whole numbers and listed configs
   keep their values.
 """
@@ -67,7 +67,7 @@ class CostPlane:
             raise ValueError(
                 f"{len(cost)} costs for {len(z)} points: give one finite cost per point, and at least one."
             )
-        # Centred first: with fewer points than dimensions the least-norm slope is then flat, not directed to the origin.
+        # The points are centred. Otherwise, with fewer points than dimensions, the least-norm slope would point to the origin.
         centre, level = z.mean(axis=0), float(cost.mean())
         slope = np.linalg.lstsq(z - centre, cost - level, rcond=None)[0]
         return cls(np.concatenate([[level - slope @ centre], slope]), float(cost.min()), float(np.ptp(cost)) or 1.0)
@@ -121,7 +121,10 @@ class ScorePredictions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tradeoff:
-    """Improvement against cost, as a function of z. Scores are maximised; the acquisition functions minimise."""
+    """Improvement against cost, as a function of z.
+
+    Scores are maximised, but `models.gp.acquisition` minimises, so scores enter it with the opposite sign.
+    """
 
     gp: GP
     cost: CostPlane
@@ -133,9 +136,10 @@ class Tradeoff:
         mean, variance = self.gp.predict(z)
         std = np.sqrt(variance)
         log_ei = log_expected_improvement(-mean, std, -self.best_mean)
-        return ScorePredictions(mean, std, log_ei, self._weigh(log_ei, self.cost.share(self.cost.predict(z))))
+        return ScorePredictions(mean, std, log_ei, self._log_ratio(log_ei, self.cost.share(self.cost.predict(z))))
 
-    def _weigh(self, log_ei: Floats, share: Floats) -> Floats:
+    def _log_ratio(self, log_ei: Floats, share: Floats) -> Floats:
+        """Return the log of the ratio of improvement and cost by the rule, (q,)."""
         if self.rule == "softplus":
             return log_softplus_ratio(log_ei - np.log(self.gp.scale), share)
         return log_ratio(log_ei, share)
@@ -159,7 +163,7 @@ class Tradeoff:
             share = 0.5 * (share + root)  # a smooth max(share, 0); its derivative is itself over the root
             by_share = share / root / (share + FLOOR)
         d_share = self.cost.coefficients[1:] / self.cost.span  # (d + 1,)
-        return self._weigh(log_ei, share), by_log_ei[:, None] * d_log_ei - by_share[:, None] * d_share
+        return self._log_ratio(log_ei, share), by_log_ei[:, None] * d_log_ei - by_share[:, None] * d_share
 
 
 class Peak(NamedTuple):
@@ -245,10 +249,10 @@ def _climb(
 ) -> tuple[Floats, Floats, Indices]:
     """Return local maxima, followed by the starts: values (k,), points (k, d + 1), rows of the pool where they began (k,).
 
-    The rows of the pool are split in turn into 3 (f + 1) groups; f is the largest number of columns that are free in any row.
-    The best rows of the CLIMBS best groups are climbed from. The groups keep these apart: the best rows of the whole pool are
-    often neighbours. `before` has the scores of the pool, (m,); `spread` is their unit, as for `find_best`. The end of a climb
-    is scored again.
+    Row i of the pool belongs to group i modulo 3 (f + 1); f is the largest number of columns that are free in any row. A climb
+    starts at the best row of each of the CLIMBS best groups. Without groups the starts would often be neighbours, as the best
+    rows of the whole pool are. `before` has the scores of the pool, (m,); `spread` is their unit, as for `find_best`. The end of
+    a climb is scored again.
     """
     groups = min(len(pool), 3 * (1 + int(free.sum(axis=1).max())))
     best = [find_best(before[group::groups], "highest", spread=spread) for group in range(groups)]

@@ -49,7 +49,7 @@ BOUNDS = {
     "noise_variance": (1e-6, 1e-2),
 }
 ON_LOG_SCALE = ("lengthscale_x", "lengthscale_t", "noise_variance")
-_DECIMALS = 4  # of fitted parameters (of most, of their logs); fits differed by at most 5e-8 between BLAS kernels
+_DECIMALS = 4  # decimals of fitted parameters, or of their logs; fits differed by at most 5e-8 between BLAS kernels
 RANDOM_STARTS = 20  # random starts of a fit; the likelihood is maximised from the best of them only
 
 
@@ -190,7 +190,7 @@ def fit(
     plain_box = np.array([BOUNDS[name] for name in names])  # (p, 2)
     box = plain_box.copy()
     box[logs] = np.log(box[logs])
-    wanted = [list(BOUNDS).index(name) for name in names]
+    in_gradient = [list(BOUNDS).index(name) for name in names]
 
     def parameters(place: Floats) -> ProcessParameters:
         plain = np.where(logs, np.exp(np.where(logs, place, 0.0)), place)
@@ -199,7 +199,7 @@ def fit(
 
     def descent(place: Floats) -> tuple[float, Floats]:
         value, gradient = process.log_likelihood_and_gradient(parameters(place))
-        return -value, -gradient[wanted]
+        return -value, -gradient[in_gradient]
 
     old = np.array([getattr(previous, name) for name in names])
     old[logs] = np.log(old[logs])

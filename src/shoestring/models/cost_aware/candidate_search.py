@@ -8,8 +8,8 @@ Guinet et al., arXiv:2011.11456, eqs. (1) and (2), leave the search itself to th
     is_allowed   which points may be trained at all (not tried before, within the remaining budget)
 
 All starts move together: their scores share no variable, so the sum of the scores has its maximum where each score has its
-own, and one model call serves all. Every point found is scored again as a configuration, and only improvements are kept, so
-the result is never worse than the best candidate.
+own, and one model call serves all. Every point found is scored again as a configuration and becomes one more candidate, so the
+result is never worse than the best candidate before.
 
 Before there is a model of the objective, `choose_cheap_and_far` finds configurations that fill the space and cost little: Lee
 et al., arXiv:2003.10870 (CArBO), section 4.1.
@@ -98,7 +98,7 @@ class ScoredPoints:
     log_cost: Floats  # (m,)
 
     def add(self, surface: Surface, more: Points, is_allowed: PointFilter, at_most: float = np.inf) -> ScoredPoints:
-        """Return these points and those of `more` that are allowed and whose log EI is at most `at_most`."""
+        """Return these points, then those of `more` that are allowed and whose log EI is at most `at_most`."""
         more = more.take(is_allowed(more))
         if not len(more):
             return self
@@ -113,7 +113,7 @@ class ScoredPoints:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Findings(ScoredPoints):
-    """All points that were scored, with the refined ones, and the index of the one to train."""
+    """All points that were scored, including the refined ones, and the index of the one to train."""
 
     index: int
     threshold: float | None  # smallest log EI that CEI admits

@@ -15,8 +15,8 @@ Each predicts mean (gamma of the paper) and std of the log of one new cost, nois
 
 Differences from the paper:
 - A linear model uses one feature for every four receipts, at least one: with four weights, five receipts do not determine
-  three of them. Where the features are not named, selecting them costs a linear model its advantage over the Gaussian process,
-  and beyond about 15 receipts the Gaussian process is better in any case. Hence "auto" (benchmarks/cost_aware).
+  three of them. A linear model that must select its features is no better than the Gaussian process, and beyond about 15
+  receipts the Gaussian process is better in any case. Therefore "auto" chooses as it does (benchmarks/cost_aware).
 - The Gaussian processes use at most 300 receipts, spread evenly over the past; these suffice for a smooth function.
 - Costs of 0 (from a coarse clock) count as the smallest cost above 0. The quantile assumes a normal log cost.
 - The Gaussian processes see features scaled to 0..1 by the range observed at the fit, as the priors on length-scales assume.
@@ -37,16 +37,16 @@ from scipy.special import ndtri
 from shoestring.core.deciding.decision import Memo
 from shoestring.core.values.arrays import Floats
 from shoestring.models.cost_aware.linear import PRIOR_STD, Limits, LinearCost, check_costs, choose_columns, fit_linear
-from shoestring.models.gp.fit import fit_gp
+from shoestring.models.gp.fit import fit_gp, theta_from_memo
 from shoestring.models.gp.kernels import Kernel
-from shoestring.models.gp.posterior import GP, GP_MEMO, check_theta, condition
+from shoestring.models.gp.posterior import GP, condition
 
 # How many columns a model uses, in falling order of importance: lv1, lv2, lv3 and gplv for the linear part, gp3 for the GP.
 # The Gaussian processes of gp and gplv use all columns.
 COST_MODELS: Mapping[str, int] = {"auto": 3, "lv1": 1, "lv2": 2, "lv3": 3, "gp": 0, "gp3": 3, "gplv": 3}
 _RECEIPTS_PER_FEATURE = 4  # of a linear model
-_FEW_RECEIPTS = 15
-_MOST_RECEIPTS = 300  # for a Gaussian process
+_MAX_LINEAR_RECEIPTS = 15  # "auto" chooses a linear model up to this number
+_MAX_GP_RECEIPTS = 300  # a Gaussian process is fitted to at most this many
 
 
 def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
@@ -58,7 +58,7 @@ def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
         raise ValueError(f"cost model {name!r} is unknown: use one of {', '.join(COST_MODELS)}.")
     if name != "auto":
         return name
-    return "lv3" if is_named and receipts <= _FEW_RECEIPTS else "gp"
+    return "lv3" if is_named and receipts <= _MAX_LINEAR_RECEIPTS else "gp"
 
 
 def count_columns(name: str, receipts: int) -> int:
@@ -107,7 +107,7 @@ class GPCost:
     shift: float
     scale: float
     gp: GP
-    base: LinearCost | None  # whose residuals the GP models
+    base: LinearCost | None  # the linear part; the GP models its residuals
     limits: Limits
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
@@ -130,8 +130,8 @@ def fit_gp_cost(
     """Return a Matérn 5/2 GP of log_cost, (n,), or of its residuals from `base`, on the given columns of features, (n, d)."""
     features, log_cost = check_costs(features, log_cost)
     limits = Limits.of(log_cost)
-    if log_cost.size > _MOST_RECEIPTS:
-        spread = np.linspace(0, log_cost.size - 1, _MOST_RECEIPTS).astype(np.intp)
+    if log_cost.size > _MAX_GP_RECEIPTS:
+        spread = np.linspace(0, log_cost.size - 1, _MAX_GP_RECEIPTS).astype(np.intp)
         features, log_cost = features[spread], log_cost[spread]
     columns = tuple(int(j) for j in columns)
     seen = features[:, list(columns)]  # (n, k)
@@ -145,8 +145,7 @@ def fit_gp_cost(
     if memo is None or refit:
         gp = fit_gp(kernel, x, standard, memo=memo, n_starts=1 if memo is None else 0, standardise=False)
     else:
-        theta = check_theta([value for part in GP_MEMO for value in memo[part]], kernel)
-        gp = condition(kernel, theta, x, standard, standardise=False)
+        gp = condition(kernel, theta_from_memo(memo, kernel), x, standard, standardise=False)
     return GPCost(columns, low, width, shift, scale, gp, base, limits)
 
 

@@ -56,7 +56,7 @@ class Limits:
         return cls(max(float(log_cost.min()) - CLIP, floor), float(log_cost.max()) + CLIP)
 
     def clip(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Return the mean clipped to the range and the std to half its width; an undetermined weight has a std of 50 and more."""
+        """Return the mean clipped to the range, and the std clipped to half its width: an unknown weight makes it 50 or more."""
         return np.clip(mean, self.low, self.high), np.minimum(std, 0.5 * (self.high - self.low))
 
 

@@ -1,5 +1,7 @@
-"""Freeze-thaw model of learning curves: Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, as
-used by Lu, Chiang and Sha, arXiv:1902.00532.
+"""The freeze-thaw model of learning curves, and what the policies of `policies.freeze_thaw` compute from it.
+
+Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, in the form of Lu, Chiang and Sha,
+arXiv:1902.00532.
 
     arm_curves       the kernel of a curve, the observed losses, and the Cholesky factor that all arms share
     curve_posterior  the likelihood of the losses, and the prediction of each curve
@@ -7,5 +9,5 @@ used by Lu, Chiang and Sha, arXiv:1902.00532.
     action_value     what BHPT computes from the prediction: Q, the value of information, tau*
     rollout_value    what the baseline Rollout computes: expected improvement of a few greedy steps
 
-Read the modules in this order. The policies that use them are in `policies.freeze_thaw`.
+Read the modules in this order.
 """

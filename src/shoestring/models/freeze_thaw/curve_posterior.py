@@ -27,8 +27,8 @@ Differences from the paper:
 - The variance of the asymptote of an arm without losses uses (Kx + Lambda^-1)^-1 (printed with Kx^-1, which can make it
   negative).
 - A common start value is given, not observed. It says how a curve begins, but nothing about where the curve ends, so its
-  row of the factor is left out of every sum. (As observations, one per arm, the start values would tell correlated arms
-  with great confidence that all of them end near their start, which is wrong.)
+  row of the factor is left out of every sum. (If each arm had its start value as an observation, correlated arms would be
+  predicted, with great confidence, to end near their start, which is wrong.)
 - Variances are those of the curve without observation noise, and are at least 1e-12.
 """
 
@@ -143,7 +143,7 @@ class FreezeThawPosterior:
                 f"arm_kernel has shape {np.shape(arm_kernel)}: it must be ({n_arms}, {n_arms}), one row per arm."
             )
         shared = whiten(curves, parameters, parameters.mean, len(curves.order))
-        pull, omega, explained = _weigh(curves, parameters, shared)
+        pull, omega, explained = _compute_weights(curves, parameters, shared)
         asymptotes = _find_asymptotes(sum_arms(curves, parameters, shared), parameters, arm_kernel)
         return cls(curves, parameters, shared, pull, omega, explained, *asymptotes)
 
@@ -188,7 +188,9 @@ class FreezeThawPosterior:
         return self.asymptote_cov[np.ix_(arms, arms)]
 
 
-def _weigh(curves: Curves, parameters: CurveParameters, shared: SharedFactor) -> tuple[Floats, Floats, Floats]:
+def _compute_weights(
+    curves: Curves, parameters: CurveParameters, shared: SharedFactor
+) -> tuple[Floats, Floats, Floats]:
     """Return pull, omega, explained (n_rows, n_arms). Rows up to the last loss of an arm have no meaning for that arm."""
     n, counts = curves.n_shared, curves.counts
     known = shared.factor[:, :n]  # (n_rows, n)

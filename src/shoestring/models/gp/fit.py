@@ -44,7 +44,9 @@ from shoestring.models.gp.posterior import (
 LOG_2PI = float(np.log(2.0 * np.pi))
 MAX_FULL_SEARCH = 200  # with more observations, only a short last search uses all of them
 _LAST_ITERATIONS = 4  # iterations of that last search: an evaluation costs n^3
-_DECIMALS = 4  # of a fitted log; of 40 fits 39 differed by at most 1e-11 between BLAS kernels, one by 2e-8
+_DECIMALS = (
+    4  # of the log of a fitted parameter; 39 of 40 fits differed by at most 1e-11 between BLAS kernels, one by 2e-8
+)
 MAX_ITERATIONS = 60  # of one search; half of 450 that were tried took 13 or fewer, the longest 37
 
 
@@ -80,7 +82,7 @@ def fit_gp(
     """Return the posterior given x, (n, d), and y, (n,), at the most probable parameters (without priors: the most likely).
 
     The search starts from `memo` (returned earlier by `GP.memo()`; without one, the priors' medians) and from the best
-    `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` is quick.
+    `n_starts` of four times as many quasi-random points. With a memo of nearly the same data, `n_starts=0` suffices.
     With more than `MAX_FULL_SEARCH` observations and `n_starts` above 0, the search first uses a part of them, evenly from the
     best to the worst. So a change of policy in a study of a thousand trials does not wait for a dozen searches with all of them.
     """
@@ -108,7 +110,7 @@ def fit_gp(
     scattered = np.clip(medians + spread, lower, upper)
     values = np.array([negative_log_posterior(theta)[0] for theta in scattered])
     best_scattered = scattered[sort_best_first(values, "lowest", n_starts, spread=LOG_SPREAD)]
-    first = np.clip(medians if memo is None else _from_memo(memo, kernel), lower, upper)
+    first = np.clip(medians if memo is None else theta_from_memo(memo, kernel), lower, upper)
     bounds = np.column_stack([lower, upper])
     limits = {"maxiter": max_iterations or MAX_ITERATIONS, "ftol": 1e-7, "gtol": 1e-4}
     found = [
@@ -141,7 +143,7 @@ def carry_gp(
         starts = max(2, n_starts) if fit.is_restart or not past else n_starts
         gp = fit_gp(kernel, x, y, memo=past or None, n_starts=starts, with_priors=with_priors)
     else:
-        gp = condition(kernel, _from_memo(past, kernel), x, y)
+        gp = condition(kernel, theta_from_memo(past, kernel), x, y)
     return gp, {prefix + name: numbers for name, numbers in gp.memo().items()} | fit.marks
 
 
@@ -194,7 +196,8 @@ def _invert_below(factor: Floats) -> Floats:
     return inverse
 
 
-def _from_memo(memo: Memo, kernel: Kernel) -> Floats:
+def theta_from_memo(memo: Memo, kernel: Kernel) -> Floats:
+    """Return the parameters that `GP.memo` stored; raise ValueError if they do not fit the kernel."""
     return check_theta([value for name in GP_MEMO for value in memo.get(name, ())], kernel)
 
 

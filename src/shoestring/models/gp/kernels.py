@@ -178,7 +178,7 @@ class Kernel:
         return k, slopes
 
 
-def decay_kernel(time_sum: Floats, alpha: float, beta: float) -> Floats:
+def decay_kernel(time_sum: Floats, alpha: float | Floats, beta: float | Floats) -> Floats:
     """Return (beta / (t + t' + beta))^alpha for `time_sum` = t + t', any shape: the covariance of decaying exponentials.
 
     Swersky, Snoek, Adams, "Freeze-Thaw Bayesian Optimization", arXiv:1406.3896, section 3.1. Decay rates have a Gamma

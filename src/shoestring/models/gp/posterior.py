@@ -122,6 +122,13 @@ class GP:
         """Return the posterior after one more observation at x_new, (d,), with the same parameters, in O(n^2)."""
         return self.extend(np.atleast_2d(x_new), np.array([y_new], dtype=np.float64))
 
+    def append_predicted(self, x_new: Floats) -> GP:
+        """Return the posterior as if each of the points x_new, (m, d), had the value predicted for it, one after the other."""
+        gp = self
+        for point in x_new:
+            gp = gp.append(point, float(gp.predict(point[None])[0][0]))
+        return gp
+
     def extend(self, x_new: Floats, y_new: Floats) -> GP:
         """Return the posterior after m more observations at x_new, (m, d), with the same parameters, in O(m n^2)."""
         x_new, y_new = check_observations(x_new, y_new, self.kernel)

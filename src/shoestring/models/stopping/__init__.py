@@ -1,7 +1,8 @@
-"""Whether to finish a training: Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML
-2019.
+"""Rules that decide whether to stop a trial before its end.
 
-    curve_paths        random future curves of a training
+Dai, Yu, Low and Jaillet, "Bayesian Optimization Meets Bayesian Optimal Stopping", ICML 2019:
+
+    curve_paths        random future curves of a trial
     decision_map       the stopping problem solved backwards on these curves (Algorithm 2)
     optimal_stopping   the rule: from losses to a decision; K1, C2 and the allowance for noise
 
@@ -10,5 +11,5 @@ Read the modules in this order. The policy that uses them is `policies.stopping.
 The baseline `policies.stopping.lc_prediction` extrapolates a curve instead (Domhan, Springenberg and Hutter, IJCAI 2015):
 
     curve_families     eleven parametric curves, and their weighted sum by Markov chain Monte Carlo
-    forecasts          the final error of a training, by that sum or by `curve_paths`
+    forecasts          the final error of a trial, by that sum or by `curve_paths`
 """

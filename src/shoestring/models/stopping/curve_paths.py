@@ -186,7 +186,7 @@ def _negative_log_likelihood(y: Floats, log_point: Floats, noise_variance: float
     inverse = _solve(factor, np.eye(y.size))  # the trace in the gradient needs the whole inverse
     weights = _solve(factor, y)
     total = np.add.outer(np.arange(1.0, y.size + 1.0), np.arange(1.0, y.size + 1.0))
-    slope = 0.5 * alpha * (np.outer(weights, weights) - inverse) * np.exp(-alpha * np.log1p(total / beta))
+    slope = 0.5 * alpha * (np.outer(weights, weights) - inverse) * decay_kernel(total, alpha, beta)
     by_log_alpha = -(slope * np.log1p(total / beta)).sum()
     by_log_beta = (slope * (total / (total + beta))).sum()
     return -_log_density(y, weights, factor), np.array([-by_log_alpha, -by_log_beta])
@@ -197,7 +197,7 @@ def _starting_points(y: Floats, lowest: Floats, highest: Floats, noise_variance:
     axes = np.linspace(lowest, highest, _GRID)  # (grid, 2)
     alpha, beta = np.exp(axes[:, None, None, None, 0]), np.exp(axes[None, :, None, None, 1])
     seen = np.arange(1.0, y.size + 1.0)
-    gram = np.exp(-alpha * np.log1p(np.add.outer(seen, seen) / beta))  # (grid, grid, n0, n0)
+    gram = decay_kernel(np.add.outer(seen, seen), alpha, beta)  # (grid, grid, n0, n0)
     gram += noise_variance * np.eye(y.size)
     factor = np.linalg.cholesky(gram)
     # The column of ones is there only for its effect on rounding: LAPACK solves a single column by other operations, which
