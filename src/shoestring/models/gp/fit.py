@@ -44,9 +44,7 @@ from shoestring.models.gp.posterior import (
 LOG_2PI = float(np.log(2.0 * np.pi))
 MAX_FULL_SEARCH = 200  # with more observations, only a short last search uses all of them
 _LAST_ITERATIONS = 4  # iterations of that last search: an evaluation costs n^3
-_DECIMALS = (
-    4  # of the log of a fitted parameter; 39 of 40 fits differed by at most 1e-11 between BLAS kernels, one by 2e-8
-)
+_DECIMALS = 4  # of the log of a fitted parameter: of 40 fits the worst differed by 2e-8 between BLAS kernels
 MAX_ITERATIONS = 60  # of one search; half of 450 that were tried took 13 or fewer, the longest 37
 
 

@@ -91,10 +91,7 @@ class ScoreModel:
 
     def assume_predicted(self, z: Floats) -> GP:
         """Return the process as if trials at these points, (m, d + 1), had ended with their predicted scores."""
-        gp = self.gp
-        for point in z:
-            gp = gp.append(point, float(gp.predict(point[None])[0][0]))
-        return gp
+        return self.gp.append_predicted(z)
 
 
 def fit_score_model(

@@ -339,8 +339,7 @@ def _fit_surrogate(ledger: Ledger, table: ConfigTable, results: list[Trial], y: 
     x = encoding.features(table.stack([trial.number for trial in results]))
     gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.check_fit(memo, y.size))
     f_min = float(gp.predict_observed().min())
-    for trial in ledger.trials:
-        if trial.open_order is not None:
-            x = encoding.features(table.trials[trial.number])
-            gp = gp.append(x[0], float(gp.predict(x)[0][0]))
+    in_training = [trial.number for trial in ledger.trials if trial.open_order is not None]
+    if in_training:
+        gp = gp.append_predicted(encoding.features(table.stack(in_training)))
     return gp, f_min, next_memo

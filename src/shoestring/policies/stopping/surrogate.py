@@ -147,8 +147,7 @@ class Surrogate:
         """Return the surrogate as if the full trainings of these points had given the predicted losses."""
         gp = self.gp
         for point in points:
-            x = self.inputs(point)
-            gp = gp.append(x[0], float(gp.predict(x)[0][0]))
+            gp = gp.append_predicted(self.inputs(point))
         return replace(self, gp=gp)
 
 

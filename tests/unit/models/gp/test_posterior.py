@@ -177,6 +177,17 @@ def test_appending_equals_conditioning_on_all(n: int, extra: int, seed: int, uni
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * unit)
 
 
+def test_appending_predicted_values_equals_conditioning_on_them() -> None:
+    x, y = data(9)
+    more, x_new = data(3, seed=1)[0], data(5, seed=2)[0]
+    appended = condition(KERNEL, THETA, x, y).append_predicted(more)
+    for point in more:  # the slow way: each prediction takes those before it as observed
+        y = np.append(y, condition(KERNEL, THETA, x, y).predict(point[None])[0])
+        x = np.vstack([x, point])
+    for got, want in zip(appended.predict(x_new), condition(KERNEL, THETA, x, y).predict(x_new), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9)
+
+
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 10**6))
 @examples(10, thorough=30)
 def test_extending_by_several_rows_equals_conditioning_on_all(n: int, extra: int, seed: int) -> None:
