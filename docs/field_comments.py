@@ -1,6 +1,6 @@
 """An extension of the site: the comment behind a field is the description of the field.
 
-    until: int = 1  # the last step that is paid for
+    until: int = 1  # the last step to train
 
 A class whose fields all have comments needs no list of them in its docstring.
 """

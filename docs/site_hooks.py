@@ -84,13 +84,13 @@ def _pages_in(part: Any) -> Iterator[str]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are generated from the code and the notebooks."""
-    made = {f"{API}/{name}.md": _name_page(name) for name in shoestring.__all__}
-    made |= {f"{API}/{name}.md": _module_page(module) for name, module in MODULES.items()}
-    made |= {f"{API}/index.md": _names_page(), INTEGRATIONS: _integrations_page(), LIST: _policies_page()}
-    made |= {
+    texts = {f"{API}/{name}.md": _name_page(name) for name in shoestring.__all__}
+    texts |= {f"{API}/{name}.md": _module_page(module) for name, module in MODULES.items()}
+    texts |= {f"{API}/index.md": _names_page(), INTEGRATIONS: _integrations_page(), LIST: _policies_page()}
+    texts |= {
         _page_of(notebook.relative_to(ROOT / "docs").as_posix()): _notebook_page(notebook) for notebook in NOTEBOOKS
     }
-    for path, text in made.items():
+    for path, text in texts.items():
         files.append(File.generated(config, path, content=text))
     return files
 
