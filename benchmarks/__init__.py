@@ -1,1 +1,1 @@
-"""Measurements: what a run costs, what survives, who wins. `python -m benchmarks` lists them."""
+"""Benchmarks of speed, of safety after a kill, and of quality. `python -m benchmarks` lists them."""

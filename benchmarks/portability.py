@@ -8,7 +8,7 @@ that one does. Each child process runs the same small studies with another kerne
 `core.deciding.reproducible` was given. Scores are compared decision by decision, as long as the orders before were equal.
 
 The last line has the largest difference, as a share of the spread of its scores, and the number of studies with equal orders.
-The tolerance of `core.deciding.reproducible` has to be well above the first; the second is what it is for.
+The tolerance of `core.deciding.reproducible` must be well above the largest difference, so that all studies have equal orders.
 """
 
 from __future__ import annotations

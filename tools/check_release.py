@@ -46,7 +46,8 @@ def _check_changelog(version: str, text: str) -> list[str]:
 
 
 def _check_citation(version: str, cited: str) -> list[str]:
-    return [] if cited == version else [f"CITATION.cff names version {cited or 'nowhere'}, the package is {version}"]
+    found = f"names version {cited}" if cited else "names no version"
+    return [] if cited == version else [f"CITATION.cff {found}, the package is {version}"]
 
 
 def _check_classifiers(version: str, project: dict[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests" / "heavy"
 MOSTLY_WAITING = {"ray"}  # these tests wait for nodes to start and to die, so two files run at a time
-OURS = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100"]
+TEST_PACKAGES = ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100"]
 
 
 def groups() -> list[str]:
@@ -30,24 +30,24 @@ def groups() -> list[str]:
 
 def prepare(group: str) -> Path:
     """Create the group's environment if needed and return its Python."""
-    folder, wanted = ROOT / ".venvs" / group, TESTS / group / "requirements.txt"
+    folder, requirements = ROOT / ".venvs" / group, TESTS / group / "requirements.txt"
     python, stamp = folder / "bin" / "python", folder / "installed"
-    fingerprint = sha256(wanted.read_bytes() + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    fingerprint = sha256(requirements.read_bytes() + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
     if not (stamp.exists() and stamp.read_text() == fingerprint):
         run_quietly([sys.executable, "-m", "venv", "--without-pip", folder])
         # Use this environment's pip: installing another one takes seconds, and it would be as old as this Python.
         pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "-q"]
         # Most files of these packages are never imported; compiling all of them takes a third of the time.
-        run_quietly([*pip, "install", "--no-compile", "-e", ROOT, *OURS, "-r", wanted])
+        run_quietly([*pip, "install", "--no-compile", "-e", ROOT, *TEST_PACKAGES, "-r", requirements])
         stamp.write_text(fingerprint)
     return python
 
 
 def run_quietly(command: Sequence[str | Path]) -> None:
     """Run a command and show its output only if it fails, because the tests of another group print at the same time."""
-    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if done.returncode:
-        raise RuntimeError(f"{done.stdout}{' '.join(map(str, command))} ended with {done.returncode}")
+    process = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if process.returncode:
+        raise RuntimeError(f"{process.stdout}{' '.join(map(str, command))} ended with {process.returncode}")
 
 
 def run(group: str, python: Path, words: Sequence[str]) -> int:
@@ -61,9 +61,9 @@ def run(group: str, python: Path, words: Sequence[str]) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
-def has_passed(group: str, made: Future[Path], words: Sequence[str]) -> bool:
+def has_passed(group: str, environment: Future[Path], words: Sequence[str]) -> bool:
     try:
-        python = made.result()
+        python = environment.result()
     except (RuntimeError, OSError) as error:
         print(f"{group}: no environment could be made for it\n{error}", flush=True)
         return False
@@ -75,9 +75,9 @@ def main(words: Sequence[str]) -> int:
     chosen = [word for word in words if word in known] or known
     others = [word for word in words if word not in known]
     installer = ThreadPoolExecutor(max_workers=1)
-    made = {group: installer.submit(prepare, group) for group in chosen}
+    environments = {group: installer.submit(prepare, group) for group in chosen}
     try:
-        failed = [group for group in chosen if not has_passed(group, made[group], others)]
+        failed = [group for group in chosen if not has_passed(group, environments[group], others)]
     finally:
         installer.shutdown(cancel_futures=True)  # after Ctrl-C, wait for the running installation only
     print(f"failed: {', '.join(failed)}" if failed else f"passed: {', '.join(chosen)}")

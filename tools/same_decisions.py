@@ -4,7 +4,7 @@
 
 Run it after traces were recorded again with `--update-golden`. Every trace below `tests/golden/traces`, `ties/` included, is
 compared with the same file at REVISION (default: HEAD), line by line and without the `why` of each order. So configurations,
-steps, moments, prices and results must be equal, and only the labels in `why` may differ. Exits 1 where a decision changed.
+steps, times, prices and results must be equal, and only the labels in `why` may differ. Exits 1 where a decision changed.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def ten_lines() -> str:
+    """Return the code of the first example of the README."""
     found = re.search(r"<!-- run -->\n```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert found, "the README has no block that is marked to run"
     return found[1]

@@ -16,7 +16,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-START_S = 60.0
+START_S = 60.0  # longest time to start or to stop; a busy machine needs several seconds
 
 
 class NoServer(Exception):

@@ -10,7 +10,7 @@ from training.stacked import Optimiser, Sampler, network
 
 
 def world(kind: str, s: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Simulate one step: states (n, e, 4) and actions (n, e) of three -> states, rewards, and whether it ended."""
+    """Return states, rewards and whether an episode ended, one step after states (n, e, 4) with actions (n, e) of 0, 1 or 2."""
     a = action.float() - 1  # -1, 0, 1
     if kind == "pole":  # position, speed, angle, turning
         turn = s[..., 3] + 0.02 * (12 * torch.sin(s[..., 2]) - 14 * a * torch.cos(s[..., 2]))

@@ -42,7 +42,7 @@ def calibrate(path: Path, packs: Sequence[Path], studies: int = STUDIES) -> Iter
         if len(tables.count):
             drawn = batch(tables, studies, _ARMS, 0.0, _CPU, varied=False)
             training = {"fold": facts["fold"], "seed": facts["trainings"][0]["seed"]}
-            yield {**training, "source": source, **_of_source(networks, drawn, rng)}
+            yield {**training, "source": source, **_judge(networks, drawn, rng)}
 
 
 def arms_of(s: Studies, study: int) -> Arms:
@@ -53,19 +53,19 @@ def arms_of(s: Studies, study: int) -> Arms:
     return Arms(n=n, reach=reach, left=float(s.left[study]), steps=int(s.steps[study]), **floats)
 
 
-def _of_source(networks: tuple[Network, ...], s: Studies, rng: np.random.Generator) -> dict[str, Any]:
-    """Return the numbers of one source."""
+def _judge(networks: tuple[Network, ...], s: Studies, rng: np.random.Generator) -> dict[str, Any]:
+    """Return how often outcomes lie in their intervals, the log loss and the rank correlations, on studies of one source."""
     lowest, has_value = (part.numpy() for part in answer(s))
-    below, surprise, orders = [], [], []
+    below, log_losses, orders = [], [], []
     for study in range(len(lowest)):
         arms = arms_of(s, study)
         there = s.valid[study].numpy()
-        opened = has_value[study][there] & arms.is_opened
+        opened = has_value[study][there] & arms.is_started
         reached = lowest[study][there][opened].astype(float)
         prediction = predict_lowest_losses(networks, arms)
         chance, under = place(prediction.scale, prediction.chances[opened], reached, rng)
         below.append(under)
-        surprise.append(-np.log(chance + 1e-9))
+        log_losses.append(-np.log(chance + 1e-9))
         if len(reached) >= _FEWEST_ARMS:
             forecast = prediction.chances[opened] @ np.arange(BINS)
             newest = arms.losses[opened, arms.n[opened] - 1]
@@ -77,7 +77,7 @@ def _of_source(networks: tuple[Network, ...], s: Studies, rng: np.random.Generat
         "arms": len(under),
         "inside_50": round(float((np.abs(under - 0.5) < 0.25).mean()), 3),
         "inside_90": round(float((np.abs(under - 0.5) < 0.45).mean()), 3),
-        "log_loss": round(float(np.concatenate(surprise).mean()), 3),
+        "log_loss": round(float(np.concatenate(log_losses).mean()), 3),
         "order": round(float(order), 3),
         "order_by_last": round(float(order_by_last), 3),
     }

@@ -79,7 +79,7 @@ def _measure(drawn: lockstep.DrawnStudies, curves: float, found: lockstep.Floats
 
 
 def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return for each rule, weights and budget mean regret, difference to halving with standard error, and worst source."""
+    """Return a row for each rule, weights and budget: the regret, the difference to halving with its error, the worst source."""
     base = {line["curves"]: line["regret"] for line in lines if line["rule"] == BASE}
     groups: dict[tuple[str, str, float], list[Line]] = defaultdict(list)
     for line in lines:

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 class Rule:
     """The constants of `thrift`, and options that were tried and did not help."""
 
-    opening: float = 0.75  # share of the budget that halving spends first, over the root of the budget in curves
+    opening: float = 0.75  # share of the budget that halving spends first, divided by the root of the budget in curves
     growth: float = 1.0  # steps of an order, as a share of the steps that the arm has had
     share_power: float = 0.5  # power of the share of arms that were no better
     race: bool = True  # leave out arms for which sequential halving would have no budget

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from shoestring.models.thrift.shapes import (
     BINS,
     COLUMNS,
+    FEATURE_STEPS,
     FEATURES,
     HIGH,
     LOW,
     SHARPNESS,
-    SLOTS,
     STEPS,
 )
 
@@ -91,9 +91,9 @@ def features(s: Studies, scale: Scale) -> Tensor:
     o = opened.float()
     seen = _seen(s)
     u = torch.where(seen, scale.to_u(s.losses), zero)
-    slots = torch.tensor(SLOTS, device=device)
-    known = (slots <= s.n[..., None]) & s.valid[..., None]
-    at_slots = torch.where(known, u[:, :, slots - 1], zero)
+    feature_steps = torch.tensor(FEATURE_STEPS, device=device)
+    known = (feature_steps <= s.n[..., None]) & s.valid[..., None]
+    at_feature_steps = torch.where(known, u[:, :, feature_steps - 1], zero)
 
     newest = (s.n.clamp(min=1) - 1)[..., None]
     middle = ((s.n + 1) // 2).clamp(min=1)[..., None] - 1
@@ -145,7 +145,13 @@ def features(s: Studies, scale: Scale) -> Tensor:
         ],
         -1,
     )
-    parts = [at_slots, known.float(), torch.stack(scalars, -1), torch.where(has, s.x * 2 - 1, zero), has.float()]
+    parts = [
+        at_feature_steps,
+        known.float(),
+        torch.stack(scalars, -1),
+        torch.where(has, s.x * 2 - 1, zero),
+        has.float(),
+    ]
     return torch.cat([*parts, study[:, None].expand(b, arms, study.shape[1])], -1)
 
 

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 CONFIGS, REPORTS = 96, 50  # configs of a table, reports of each
-Hp = dict[str, Tensor]  # name -> (n,)
 
 
 class Sampler:
     """Draws the hyperparameters of one table: which are tuned, and in which range."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self.rng, self.device, self.hp = np.random.default_rng(seed), device, {}  # type: ignore[var-annotated]
+        self.rng, self.device = np.random.default_rng(seed), device
         self.tuned: dict[str, np.ndarray] = {}
 
     def log(self, name: str, low: float, high: float, usual: float, chance: float = 1.0) -> Tensor:

@@ -169,7 +169,7 @@ def _draw_tasks(b: int, arms: int, device: torch.device) -> tuple[Tensor, Tensor
 
 
 def split(s: Studies, parts: int) -> list[Studies]:
-    """Return studies that were drawn together in mixed parts of equal size. (Drawing many at once is cheaper.)"""
+    """Divide studies that were drawn together into parts of equal size, in random order."""
     order = torch.randperm(len(s.n), device=s.n.device)
     return [Studies(*(value[rows] for value in s)) for rows in order.chunk(parts)]
 
@@ -177,7 +177,7 @@ def split(s: Studies, parts: int) -> list[Studies]:
 def batch(
     tables: Tables | None, b: int, arms: int, synthetic: float, device: torch.device, varied: bool = True
 ) -> Studies:
-    """Return b studies, a share of them of synthetic tasks. If `varied`, curves, losses and columns are changed at random."""
+    """Return b studies, the share `synthetic` of them from synthetic tasks; `varied`: change curves, losses and columns."""
     made = b if tables is None else round(b * synthetic)
     parts = [_draw_tasks(made, arms, device)] if made else []
     if tables is not None and made < b:

@@ -24,15 +24,17 @@ from training.network import Network, Studies, features, hide_budget, scale_of
 from training.sources import FOLDS, trained_on
 from training.studies import Tables, answer, batch, split
 
-_UNOPENED = 0.3  # weight of an arm that was not started
-_AVERAGED = 0.998  # decay of the moving average of weights
+_UNOPENED_WEIGHT = 0.3  # weight of an arm that was not started
+_AVERAGE_DECAY = 0.998  # decay of the moving average of weights
 _WARM_UP = 300  # steps in which the learning rate rises
-_AHEAD = 4  # steps whose studies are drawn together
+_STEPS_PER_DRAW = 4  # steps whose studies are drawn together, because that is cheaper
 _CHECKPOINT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Settings:
+    """The settings of a training; each of them is an option of `python -m training train`."""
+
     fold: str = "all"
     seed: int = 0
     steps: int = 4000
@@ -58,7 +60,7 @@ def loss_of(network: Network, s: Studies, settings: Settings) -> Tensor:
         f = features(s, scale)
         lowest, has_value = answer(s)
         target = ((scale.to_u(lowest) - LOW) / (HIGH - LOW) * BINS).long().clamp(0, BINS - 1)
-        weight = has_value * torch.where(s.n > 0, 1.0, _UNOPENED)
+        weight = has_value * torch.where(s.n > 0, 1.0, _UNOPENED_WEIGHT)
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
         odds = network(f, (s.n > 0) & s.valid, settings.dropout)
     each = F.cross_entropy(odds.float().flatten(0, 1), target.flatten(), reduction="none").view_as(weight)
@@ -101,8 +103,8 @@ def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.dev
             group["lr"] = settings.rate * min(1.0, done / _WARM_UP) * (0.5 * (1 + math.cos(math.pi * progress)) + 0.01)
         if not waiting:
             with torch.no_grad():
-                many = batch(tables, _AHEAD * settings.studies, settings.arms, settings.synthetic, device)
-                waiting = split(many, _AHEAD)
+                many = batch(tables, _STEPS_PER_DRAW * settings.studies, settings.arms, settings.synthetic, device)
+                waiting = split(many, _STEPS_PER_DRAW)
         loss = loss_of(network, waiting.pop(), settings)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -110,7 +112,7 @@ def train(data: Sequence[Path], out: Path, settings: Settings, device: torch.dev
         optimizer.step()
         done += 1
         with torch.no_grad():
-            share = min(_AVERAGED, done / (done + 10))
+            share = min(_AVERAGE_DECAY, done / (done + 10))
             torch._foreach_lerp_(list(average.parameters()), list(network.parameters()), 1 - share)
         recent = [*recent[-199:], loss.detach()]
         if done % 500 == 0:

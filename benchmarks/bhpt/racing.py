@@ -39,10 +39,6 @@ class TrueGpEi:
     name: ClassVar[str] = "gp_ei"
     lengthscale: Sequence[float]
 
-    @classmethod
-    def small(cls) -> TrueGpEi:
-        return cls([1.0])
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         space = ledger.space
         done = [t for t in ledger.trials if t.losses]

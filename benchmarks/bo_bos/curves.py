@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.bo_bos.compare import read, show, summarise
 from benchmarks.bo_bos.page import tables as tables_of_page
-from benchmarks.bo_bos.studies import METHODS, recorded_problem, study
+from benchmarks.bo_bos.studies import METHODS, recorded_problem, run_study
 
 HERE = Path(__file__).parent
 SUMMARY = HERE / "results" / "curves.json"
@@ -59,7 +59,7 @@ def race(options: argparse.Namespace) -> list[dict[str, Any]]:
             for method in methods:
                 if (name, method, seed) in done:
                     continue
-                rows.append(study(problem, method, seed))
+                rows.append(run_study(problem, method, seed))
                 print(f"seed {seed} {name} {method}: {rows[-1]['decide_s']} s", file=sys.stderr, flush=True)
                 if not options.quick:
                     options.out.mkdir(parents=True, exist_ok=True)

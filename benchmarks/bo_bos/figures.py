@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.bo_bos.compare import read
 from benchmarks.bo_bos.curves import HERE, tables
-from benchmarks.bo_bos.studies import DESIGN, recorded_problem, study
+from benchmarks.bo_bos.studies import DESIGN, recorded_problem, run_study
 from benchmarks.bo_bos.tasks import EPISODES, EPOCHS, STEPS_OF_AN_EPOCH
 from benchmarks.plotting import plt
 
@@ -59,8 +59,8 @@ def main() -> None:
         figure, axes = plt.subplots(2, len(names), figsize=(2.9 * len(names), 5.6), layout="constrained", squeeze=False)
         for column, name in enumerate(names):
             mine = [row for row in rows if row["table"] == name]
-            progress(axes[0, column], mine, "epochs")
-            progress(axes[1, column], mine, "seconds")
+            draw_progress(axes[0, column], mine, "epochs")
+            draw_progress(axes[1, column], mine, "seconds")
             axes[0, column].set(title=name, xlabel="epochs")
             axes[1, column].set(xlabel="training seconds")
         for row in axes:
@@ -70,14 +70,16 @@ def main() -> None:
         }
         figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=len(known))
     elif options.picture == "stopped":
-        figure = stopped_runs(tables(options.data)[options.table], options.table, options.seed)
+        figure = draw_stopped_runs(tables(options.data)[options.table], options.table, options.seed)
     else:
-        figure = swimmer([row for path in sorted((options.studies / "live").glob("*.jsonl")) for row in read(path)])
+        figure = draw_swimmer(
+            [row for path in sorted((options.studies / "live").glob("*.jsonl")) for row in read(path)]
+        )
     figure.savefig(options.out / f"{options.picture}.png", dpi=100)
     print(json.dumps({"name": f"figure_{options.picture}", "measured": str(options.out), "target": None, "ok": True}))
 
 
-def progress(axes: Axes, rows: list[dict[str, Any]], unit: str) -> None:
+def draw_progress(axes: Axes, rows: list[dict[str, Any]], unit: str) -> None:
     """Draw one panel.
 
     It has the methods with at least `FEWEST` seeds and at least half as many seeds as any other method. The seeds are those
@@ -120,10 +122,10 @@ def _band(axes: Axes, x: Array, y: Array, label: str, colour: str) -> None:
     axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
 
 
-def stopped_runs(path: Path, name: str, seed: int) -> plt.Figure:
+def draw_stopped_runs(path: Path, name: str, seed: int) -> plt.Figure:
     """Draw the curves of one study, dotted after a stop, and the final errors in the order of the runs."""
     problem = recorded_problem(path, name=name)
-    row = study(problem, "bo_bos", seed, with_configs=True)
+    row = run_study(problem, "bo_bos", seed, with_configs=True)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.0), layout="constrained")
     ends = []
     for number, (steps, config) in enumerate(row["configs"]):
@@ -154,7 +156,7 @@ def stopped_runs(path: Path, name: str, seed: int) -> plt.Figure:
     return figure
 
 
-def swimmer(rows: list[dict[str, Any]]) -> plt.Figure:
+def draw_swimmer(rows: list[dict[str, Any]]) -> plt.Figure:
     """Draw the undiscounted return of the best finished run against steps of the environment."""
     figure, axes = plt.subplots(figsize=(6.0, 4.0), layout="constrained")
     for name, style in (("swimmer_discounted", "-"), ("swimmer", "--")):

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bo_bos.compare import read, show, summarise
-from benchmarks.bo_bos.studies import Problem, live_problem, study
+from benchmarks.bo_bos.studies import Problem, live_problem, run_study
 from benchmarks.bo_bos.tasks import FASHION, TaskSource, task
 
 HERE = Path(__file__).parent
@@ -58,7 +58,7 @@ def race(options: argparse.Namespace) -> list[dict[str, Any]]:
                     continue
                 began = time.perf_counter()
                 problem = live_problem(task(name, fashion_at=options.fashion, data=options.data))
-                row = study(problem, method, seed, with_configs=True)
+                row = run_study(problem, method, seed, with_configs=True)
                 row["scores"] = scores(problem, row)
                 rows.append(row)
                 took = time.perf_counter() - began

@@ -115,7 +115,7 @@ def warm_up(problem: Problem) -> int:
     return 8 if problem.max_steps >= 40 else max(2, round(8 * problem.max_steps / 50))
 
 
-def study(problem: Problem, method: str, seed: int, with_configs: bool = False) -> dict[str, Any]:
+def run_study(problem: Problem, method: str, seed: int, with_configs: bool = False) -> dict[str, Any]:
     """Run a study; return best losses by step, all runs with their lowest losses (and configurations), and stopped runs."""
     name, settings = METHODS[method]
     if name in ("bo_bos", "lc_prediction"):

@@ -62,7 +62,7 @@ def measure(table: Table, repeats: int) -> dict[str, dict[str, float]]:
         stop[:FULL] = steps
         view = ConfigTable(table.space())
         for row in known:
-            view.open(configs[row])
+            view.add(configs[row])
         rest = view.encoding.points([configs[row] for row in others])
         weight = multiplier("practical", table.space().dims, RUN, len(others))
         for name, (seen, lengths) in observations_of(best[known], stop).items():

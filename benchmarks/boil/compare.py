@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.boil.problems import EVEN, load, table_paths
-from benchmarks.boil.studies import METHODS, study
+from benchmarks.boil.studies import METHODS, run_study
 from benchmarks.boil.summary import summary_of, utilities
 
 HERE = Path(__file__).parent
@@ -104,7 +104,7 @@ def _format(value: float | None, digits: int) -> str:
 
 def perform(order: tuple[str, Path, str, int]) -> dict[str, Any]:
     name, path, method, seed = order
-    return {"table": name, **study(cached(name, path), method, seed)}
+    return {"table": name, **run_study(cached(name, path), method, seed)}
 
 
 def run_studies(orders: list[tuple[str, Path, str, int]], jobs: int) -> Iterator[dict[str, Any]]:
@@ -174,10 +174,10 @@ def main() -> int:
         if not chosen.even and chosen.data is None:
             from benchmarks.boil.figures import draw_all
 
-            led = {
+            curves = {
                 (name, r["method"], r["seed"]): utilities(problems[name], r) for name in problems for r in mine[name]
             }
-            draw_all(RESULTS, problems, mine, led)
+            draw_all(RESULTS, problems, mine, curves)
     print(json.dumps(verdict))
     return 0 if ok or chosen.quick else 1  # three seeds are too few to judge
 

@@ -45,17 +45,17 @@ def draw_all(
     shown = {name: problem for name, problem in problems.items() if any(row["method"] == "boil" for row in rows[name])}
     if not shown:
         return
-    utility(folder / "utility.png", shown, rows, utilities)
-    best_curves(folder / "best_curves.png", shown, rows)
-    added_prefixes(folder / "added_prefixes.png", shown, rows)
-    weights(folder / "weights.png", shown, rows)
+    draw_utility(folder / "utility.png", shown, rows, utilities)
+    draw_best_curves(folder / "best_curves.png", shown, rows)
+    draw_added_prefixes(folder / "added_prefixes.png", shown, rows)
+    draw_weights(folder / "weights.png", shown, rows)
 
 
 def _rows_of(rows: Sequence[Mapping[str, Any]], method: str) -> list[Mapping[str, Any]]:
     return sorted((row for row in rows if row["method"] == method), key=lambda row: row["seed"])
 
 
-def utility(
+def draw_utility(
     path: Path, problems: Mapping[str, Problem], rows: Rows, utilities: Mapping[tuple[str, str, int], Any]
 ) -> None:
     """Draw Fig. 6: mean over seeds and a band of one standard error, against runs begun and against seconds."""
@@ -94,7 +94,7 @@ def _by_run(problem: Problem, row: Mapping[str, Any], runs: int = 40) -> Any:
     return known[np.searchsorted(begun, np.arange(1, runs + 1), side="right")]
 
 
-def best_curves(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
+def draw_best_curves(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
     """Draw Fig. 5: the full training of the run that each study recommends in the end, mean over studies and recorded runs."""
     figure, axes = plt.subplots(1, len(problems), figsize=(4.0 * len(problems), 3.2), squeeze=False)
     for (name, problem), axis in zip(problems.items(), axes[0], strict=True):
@@ -113,7 +113,7 @@ def best_curves(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None
     plt.close(figure)
 
 
-def added_prefixes(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
+def draw_added_prefixes(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
     """Draw Fig. 4: prefixes added at each decision, mean over seeds."""
     figure, axis = plt.subplots(figsize=(6, 3.4))
     for name in problems:
@@ -132,7 +132,7 @@ def added_prefixes(path: Path, problems: Mapping[str, Problem], rows: Rows) -> N
     plt.close(figure)
 
 
-def weights(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
+def draw_weights(path: Path, problems: Mapping[str, Problem], rows: Rows) -> None:
     """Draw Fig. 11: the logistic that each study learned in the end, and that of the median parameters."""
     figure, axes = plt.subplots(1, len(problems), figsize=(3.2 * len(problems), 3.0), squeeze=False, sharey=True)
     for (name, problem), axis in zip(problems.items(), axes[0], strict=True):

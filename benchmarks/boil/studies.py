@@ -65,7 +65,7 @@ METHODS = {
 }
 
 
-def study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
+def run_study(problem: Problem, method: str, seed: int) -> dict[str, Any]:
     name, settings, _, min_share = METHODS[method]
     table = problem.table(seed)
     shortest = {} if min_share is None else {"min_steps": math.ceil(min_share * table.max_steps)}

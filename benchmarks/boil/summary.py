@@ -5,8 +5,7 @@
     s of BO-L         first second at which the mean utility over seeds is as high as BO-L's at the end, divided by BO-L's own
                       second; share: divided by the whole budget
     s to 90 %         the same for nine tenths of the way from a random config to BO-L's end
-    best trained      utility of the best run that was trained in full, recommended or not; `best_bought` in
-                      results/compare.json
+    best trained      utility of the best run that was trained in full, recommended or not
     boil ahead by     BOIL's utility over time less the method's
     iterations        the paper's comparison, after as many runs as all studies of BOIL, BO-L and random search had: utility of
                       the recommended run, and seconds spent, divided by BO-L's

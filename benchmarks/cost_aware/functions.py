@@ -47,16 +47,19 @@ def branin(u: Array) -> float:
 
 @dataclass(frozen=True)
 class Function:
-    """A function `of` a point of the cube. `levels`: values per dimension (0: continuous); the first `names` are categories."""
+    """A function `of` a point of the cube.
+
+    `levels` has the number of values of each dimension (0: continuous). The first `n_categories` dimensions are categories.
+    """
 
     of: Callable[[Array], float]
     levels: tuple[int, ...]
-    names: int = 0
+    n_categories: int = 0
 
     @cached_property
     def space(self) -> Space:
         def parameter(j: int, n: int) -> Float | Int | Choice:
-            if j < self.names:
+            if j < self.n_categories:
                 return Choice([f"{k}" for k in range(n)])
             return Int(0, n - 1) if n else Float(0.0, 1.0)
 
@@ -75,7 +78,7 @@ def mixed(u: Array) -> float:
 
 
 BRANIN, HARTMANN6 = Function(branin, (0, 0)), Function(hartmann6, (0,) * 6)
-MIXED = Function(mixed, (4, 3, 8, 6, 10, 10), names=2)
+MIXED = Function(mixed, (4, 3, 8, 6, 10, 10), n_categories=2)
 
 
 FUNCTIONS = {"branin": BRANIN, "hartmann6": HARTMANN6, "mixed table": MIXED}

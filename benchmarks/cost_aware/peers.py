@@ -54,8 +54,8 @@ class Grid:
     def code(self, points: Array) -> Array:
         """Return (n, columns) features with one column per category."""
         columns = []
-        for j, (n, name) in enumerate(zip(self.levels, self.is_category, strict=True)):
-            if name:
+        for j, (n, is_category) in enumerate(zip(self.levels, self.is_category, strict=True)):
+            if is_category:
                 columns += [(np.floor(points[:, j] * n) == k).astype(float) for k in range(n)]
             else:
                 columns.append(points[:, j])
@@ -64,9 +64,9 @@ class Grid:
     def decode(self, row: Array) -> Array:
         """Return the nearest point of the grid for one row of features."""
         point, at = [], 0
-        for n, name in zip(self.levels, self.is_category, strict=True):
-            width = n if name else 1
-            value = (float(np.argmax(row[at : at + n])) + 0.5) / n if name else float(row[at])
+        for n, is_category in zip(self.levels, self.is_category, strict=True):
+            width = n if is_category else 1
+            value = (float(np.argmax(row[at : at + n])) + 0.5) / n if is_category else float(row[at])
             point.append((min(int(value * n), n - 1) + 0.5) / n if n else value)
             at += width
         return np.array(point)
@@ -109,13 +109,13 @@ def _optuna(grid: Grid, sampler: Any) -> Decide:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=sampler)
 
-    def distribution(n: int, name: bool) -> Any:
-        if name:
+    def distribution(n: int, is_category: bool) -> Any:
+        if is_category:
             return CategoricalDistribution([f"{k}" for k in range(n)])
         return IntDistribution(0, n - 1) if n else FloatDistribution(0.0, 1.0)
 
     kinds = list(zip(grid.levels, grid.is_category, strict=True))
-    distributions = {f"x{j}": distribution(n, name) for j, (n, name) in enumerate(kinds)}
+    distributions = {f"x{j}": distribution(*kind) for j, kind in enumerate(kinds)}
     reported = [0]
 
     def decide(x: Array, y: Array) -> Array:

@@ -56,7 +56,9 @@ def one_regret(method: str, name: str, seed: int, trials: int) -> float:
     if method == "cost_aware_ei":
         return float(ours(function, trials, seed)[1].min()) - optimum(name)
     x, y = ours(function, START, seed)
-    decide = PEERS[method](Grid(function.levels, tuple(j < function.names for j in range(len(function.levels)))), seed)
+    decide = PEERS[method](
+        Grid(function.levels, tuple(j < function.n_categories for j in range(len(function.levels)))), seed
+    )
     while len(y) < trials:
         point = decide(x, y)
         x, y = np.vstack([x, point]), np.append(y, function.of(point))

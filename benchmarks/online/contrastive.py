@@ -75,7 +75,7 @@ class Plan:
     watch: int = 10  # rounds between measurements that no method pays for or uses
     without: tuple[str, ...] = ()  # augmentations that are left out: never applied, not tuned
     lengthscale: float = SETTINGS["lengthscale"]
-    correction: float = 0.0  # share of a lead over the run's own trend whose loss is not counted against a round
+    correction: float = 0.0  # share of a run's lead over its trend that it is expected to lose in a round
 
 
 QUICK = Plan(rounds=16, steps=20, batch=64, width=8, size=14, n_train=10_000, n_readout=2000, n_held_out=2000, watch=4)
@@ -172,8 +172,8 @@ def run_one(method: str, seed: int, plan: Plan, data: Path, device: str) -> dict
 class CorrectedLevel:
     """The accuracy that the tuner gets, corrected for the run's lead over its own trend.
 
-    If a run is above its trend, rounds gain less whatever their config; below it, more. With `share` at 0 there is no
-    correction.
+    A run that is above its trend gains less in the next round, whatever its config, and a run below it gains more. So the
+    expected change, `share` of the lead per round, is taken out of the gain. With `share` at 0 there is no correction.
     """
 
     _WEIGHT = 0.3  # weight of the newest pass in the trend

@@ -36,11 +36,11 @@ class Growth(NamedTuple):
 
     @property
     def time_growth(self) -> float:
-        return _last_over_first(self.ms)
+        return _last_over_early(self.ms)
 
     @property
     def memory_growth(self) -> float:
-        return _last_over_first(self.bytes)
+        return _last_over_early(self.bytes)
 
 
 def measure_growth(receipts: int, on_disk: bool) -> Growth:
@@ -78,11 +78,11 @@ def _run(receipts: int, on_disk: bool) -> Growth:
     )
 
 
-def _last_over_first(numbers: list[float]) -> float:
-    """Return the last fifth over the second fifth; the first one includes imports and caches."""
+def _last_over_early(numbers: list[float]) -> float:
+    """Return the mean of the last fifth divided by that of the second one; the first fifth includes imports and caches."""
     fifth = max(1, len(numbers) // 5)
-    first, last = _mean(numbers[fifth : 2 * fifth]), _mean(numbers[-fifth:])
-    return last / first if first > 0 else 1.0
+    early, last = _mean(numbers[fifth : 2 * fifth]), _mean(numbers[-fifth:])
+    return last / early if early > 0 else 1.0
 
 
 def _mean(numbers: list[float]) -> float:

@@ -45,20 +45,20 @@ def plan(seeds: int, tasks: Sequence[tuple[str, float]] = TASKS) -> list[running
 def compare(runs: Sequence[Run], other: str) -> list[dict[str, Any]]:
     """Return a row for each task, and one for their mean."""
     rng = np.random.default_rng(0)
-    rows, resample_weights = [], []
+    rows, resampled = [], []
     for name, seconds in TASKS:
         pairs = _pairs(runs, name, seconds, other)
         if not len(pairs):
             continue
         drawn = pairs[rng.integers(len(pairs), size=(RESAMPLES, len(pairs)))].mean(axis=1)  # (RESAMPLES, 2)
-        resample_weights.append(_percent(drawn))
+        resampled.append(_percent(drawn))
         own, others = pairs.mean(axis=0)
         counts = {"better": int((pairs[:, 0] < pairs[:, 1]).sum()), "seeds": len(pairs)}
         row = {"task": name, "seconds": seconds, "policy": float(own), "other": float(others)}
-        rows.append(row | _interval(float(_percent(pairs.mean(axis=0))), resample_weights[-1]) | counts)
+        rows.append(row | _interval(float(_percent(pairs.mean(axis=0))), resampled[-1]) | counts)
     if rows:
         middle = float(np.mean([row["percent"] for row in rows]))
-        rows.append({"task": "mean over tasks", **_interval(middle, np.mean(resample_weights, axis=0))})
+        rows.append({"task": "mean over tasks", **_interval(middle, np.mean(resampled, axis=0))})
     return rows
 
 
@@ -76,8 +76,8 @@ def _percent(means: Any) -> Any:
     return 100 * (means[..., 0] / means[..., 1] - 1)
 
 
-def _interval(percent: float, resample_weights: Any) -> dict[str, float]:
-    low, high = np.percentile(resample_weights, (2.5, 97.5))
+def _interval(percent: float, resampled: Any) -> dict[str, float]:
+    low, high = np.percentile(resampled, (2.5, 97.5))
     return {"percent": percent, "low": float(low), "high": float(high)}
 
 

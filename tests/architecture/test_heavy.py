@@ -77,13 +77,13 @@ def test_a_group_that_cannot_be_installed_fails_and_the_others_are_run(
     monkeypatch.setattr(heavy, "prepare", prepare)
     assert heavy.main(["loggers", "ray"]) == 1
     assert [group for group, _ in called] == ["ray"]
-    said = capsys.readouterr().out
-    assert said.startswith("loggers: no environment could be made for it\nno such version\n")
-    assert "ended with 3" in said
-    assert said.splitlines()[-1] == "failed: loggers"
+    printed = capsys.readouterr().out
+    assert printed.startswith("loggers: no environment could be made for it\nno such version\n")
+    assert "ended with 3" in printed
+    assert printed.splitlines()[-1] == "failed: loggers"
 
 
-def test_an_installation_that_succeeds_does_not_talk_into_the_tests(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_installation_that_succeeds_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     heavy.run_quietly([sys.executable, "-c", "import sys; print('done'); print('a warning', file=sys.stderr)"])
     assert capfd.readouterr() == ("", "")
 

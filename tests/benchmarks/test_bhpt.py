@@ -149,7 +149,7 @@ def test_growth_is_judged_by_seed_and_interval(scripts: Any) -> None:
     assert scripts.real.judge(single, in_seconds=True)["target"] is None
 
 
-def test_the_default_must_reach_its_earlier_regrets(scripts: Any) -> None:
+def test_the_default_is_judged_by_its_targets(scripts: Any) -> None:
     def judge(own: bool = True, curves: float = 1.0, **regrets: float) -> list[str]:
         rows = [share_row(0, curves, 0.5) | {"method": name, "regret": value} for name, value in regrets.items()]
         verdict = scripts.real.judge(rows, own=own)

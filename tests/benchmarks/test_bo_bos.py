@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks" / "bo_bos"
 
 
 def blobs(n: int = 120) -> tuple[Any, Any]:
-    """Three classes of points around three corners."""
+    """Return three classes of points around three corners."""
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=n)
     corners = np.eye(3, 4) + 0.15 * np.arange(4)
@@ -26,7 +26,7 @@ def blobs(n: int = 120) -> tuple[Any, Any]:
 
 @pytest.fixture
 def table(tmp_path: Path, scripts: Any) -> Path:
-    """30 decaying curves that differ in where they end."""
+    """Write a table of 30 decaying curves with different ends."""
     epochs = np.arange(1, 21)
     rows = []
     for number, x in enumerate(np.random.default_rng(0).random(30)):
@@ -124,7 +124,7 @@ def test_studies_are_compared_with_gp_ucb(scripts: Any, table: Path) -> None:
     studies, compare = scripts.studies, scripts.compare
     studies.METHODS["bo_bos"] = ("bo_bos", {"paths": 2000})
     problem = studies.recorded_problem(table)
-    rows = [studies.study(problem, method, 0) for method in ("gp_ucb", "bo_bos", "oracle")]
+    rows = [studies.run_study(problem, method, 0) for method in ("gp_ucb", "bo_bos", "oracle")]
     reference, bos, oracle = rows
     assert all(row["epochs"] == 200 for row in rows)
     assert all(steps == 20 for steps, _ in reference["runs"])
@@ -153,15 +153,15 @@ def test_a_panel_leaves_out_methods_with_few_seeds(scripts: Any) -> None:
     row: dict[str, Any] = {"epochs": 20, "train_s": 20.0, "design": 5, "improved": [[1, 0.5, 1.0], [9, 0.2, 9.0]]}
     rows = [row | {"method": method, "seed": seed} for method in ("gp_ucb", "bo_bos", "boca") for seed in range(8)]
     panel = scripts.figures.plt.subplots()[1]
-    scripts.figures.progress(panel, [r for r in rows if r["method"] != "boca" or r["seed"] < 3], "epochs")
+    scripts.figures.draw_progress(panel, [r for r in rows if r["method"] != "boca" or r["seed"] < 3], "epochs")
     assert [line.get_label() for line in panel.lines if not line.get_label().startswith("_")] == ["GP-UCB", "BO-BOS"]
 
 
 def test_hyperband_can_have_the_brackets_of_longer_runs(scripts: Any, table: Path) -> None:
     """Full trainings have 20 steps here. In brackets of 32 steps runs first stop at 1 or 4 steps instead of 2 or 7."""
     problem = scripts.studies.recorded_problem(table, name="made_up")
-    lengths = {steps for steps, _ in scripts.studies.study(problem, "hyperband 80", 0)["runs"]}
-    plain = {steps for steps, _ in scripts.studies.study(problem, "hyperband", 0)["runs"]}
+    lengths = {steps for steps, _ in scripts.studies.run_study(problem, "hyperband 80", 0)["runs"]}
+    plain = {steps for steps, _ in scripts.studies.run_study(problem, "hyperband", 0)["runs"]}
     assert {1, 4, 20} <= lengths
     assert {2, 7, 20} <= plain
     assert not {2, 7} & lengths
@@ -177,7 +177,7 @@ def test_the_method_as_printed_is_a_row(scripts: Any, table: Path, monkeypatch: 
     }
     monkeypatch.setitem(scripts.studies.METHODS, "printed", (name, settings | {"paths": 2000}))
     problem = scripts.studies.recorded_problem(table, name="made_up")
-    rows = [scripts.studies.study(problem, method, 0) for method in ("gp_ucb", "printed")]
+    rows = [scripts.studies.run_study(problem, method, 0) for method in ("gp_ucb", "printed")]
     summary = scripts.compare.summarise(rows)["made_up"]["printed"]
     assert summary["seeds"] == 1
     assert summary["mistakes"] <= 0.5
@@ -231,7 +231,7 @@ def test_pictures_are_drawn(
     studies = scripts.studies
     studies.METHODS["bo_bos"] = ("bo_bos", {"paths": 2000})
     rows = [
-        studies.study(studies.recorded_problem(table), method, seed)
+        studies.run_study(studies.recorded_problem(table), method, seed)
         for method in ("gp_ucb", "hyperband")
         for seed in (0, 1, 2)
     ]

@@ -221,7 +221,7 @@ def test_curves_with_irregular_times_are_resampled_at_even_times(scripts: Any, t
 @pytest.mark.parametrize("method", ["boil", "bo", "bo_l", "hyperband", "random", "boil freeze-thaw"])
 def test_a_study_reports_its_leader_over_time(scripts: Any, tables: Path, method: str) -> None:
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
-    row = scripts.studies.study(problem, method, seed=0)
+    row = scripts.studies.run_study(problem, method, seed=0)
     at, begun, leader = zip(*row["leaders"], strict=True)
     assert list(at) == sorted(at)
     assert at[-1] <= row["budget_s"] * 1.01
@@ -274,7 +274,7 @@ def test_a_smooth_table_on_which_bo_l_beats_random_search(scripts: Any) -> None:
     problem = scripts.problems.load("smooth", Path())
     assert problem.values.shape == problem.costs_s.shape == (2, 400, 50)
     assert not np.array_equal(problem.values[0], problem.values[1])
-    rows = [scripts.studies.study(problem, method, seed) for method in ("bo_l", "random") for seed in range(2)]
+    rows = [scripts.studies.run_study(problem, method, seed) for method in ("bo_l", "random") for seed in range(2)]
     rows += [row | {"method": "boil"} for row in rows[:2]]
     summary = scripts.summary.summary_of(problem, rows)
     assert summary["bo_l"]["clear"]
@@ -318,7 +318,7 @@ def test_short_runs_lose_improvement_and_gain_cost(
 @pytest.mark.parametrize("method", ["boil printed", "boil programs"])
 def test_the_variants_of_paper_and_programs_choose_their_lengths(scripts: Any, tables: Path, method: str) -> None:
     problem = scripts.problems.load("made_up", tables / "made_up.npz")
-    row = scripts.studies.study(problem, method, seed=0)
+    row = scripts.studies.run_study(problem, method, seed=0)
     if method == "boil printed":
         assert np.median(row["lengths"]) == 10.0  # the shortest there are
     else:

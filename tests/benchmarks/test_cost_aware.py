@@ -341,7 +341,7 @@ def test_the_tables_of_the_readme_agree_with_the_results(scripts: Any) -> None:
             assert one in page, f"README.md differs from trained_144_{experiment}.jsonl:\n{one}"
 
 
-def test_functions_and_peers(scripts: Any, tmp_path: Path) -> None:
+def test_functions_have_their_optima_and_grids_survive_coding(scripts: Any, tmp_path: Path) -> None:
     functions, regret = scripts.functions, scripts.regret
     assert functions.branin(np.array([(np.pi + 5) / 15, 2.275 / 15])) == pytest.approx(functions.optimum("branin"))
     best = np.array([0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573])

@@ -178,7 +178,9 @@ def test_a_length_scale_is_fitted_by_likelihood(scripts: Any) -> None:
     assert a1.fit_arms(seen, (25.0, 0.5))[0] <= 25.0
 
 
-def test_a_small_table_a2(scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_small_table_a2_is_simulated_shown_and_judged(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     a2: ModuleType = scripts.table_a2
     monkeypatch.setattr(a2, "ROUNDS", 20)
     monkeypatch.setattr(a2, "POINTS", 40)

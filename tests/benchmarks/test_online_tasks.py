@@ -28,7 +28,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images.npz"
 
 
-def test_augmentations(scripts: Any) -> None:
+def test_each_augmentation_changes_images_in_its_own_way(scripts: Any) -> None:
     aug = scripts.augmentations
     x, generator = torch.rand(64, 1, 14, 14), torch.Generator().manual_seed(0)
 
@@ -50,7 +50,7 @@ def test_augmentations(scripts: Any) -> None:
     assert half.max() <= 1 + 1e-5
 
 
-def test_contrastive_loss_by_hand(scripts: Any) -> None:
+def test_the_contrastive_loss_equals_the_one_computed_by_hand(scripts: Any) -> None:
     networks = scripts.networks
     z = torch.nn.functional.normalize(torch.randn(6, 4, dtype=torch.float64), dim=1).float()
     rows = []
@@ -137,7 +137,7 @@ def test_a_lead_over_the_trend_is_corrected(scripts: Any) -> None:
     assert [corrected.correct(*one) for one in levels] == pytest.approx(expected.tolist())
 
 
-def test_effects_of_a_factorial_by_hand(scripts: Any) -> None:
+def test_the_effects_of_a_factorial_are_those_put_in(scripts: Any) -> None:
     factorial = scripts.factorial
     signs = factorial.design()
     assert np.array_equal(signs.T @ signs, 16.0 * np.eye(7))
@@ -208,7 +208,7 @@ def test_few_images_are_judged_by_the_closed_share_of_the_gap(scripts: Any, imag
 
 
 @pytest.mark.parametrize("method", ["CE@0.8", "baseline"])
-def test_a_contrastive_run(scripts: Any, images: Path, method: str) -> None:
+def test_a_contrastive_run_records_its_rounds(scripts: Any, images: Path, method: str) -> None:
     contrastive = scripts.contrastive
     plan = replace(
         contrastive.QUICK, rounds=4, steps=1, batch=8, width=2, n_train=60, n_readout=40, n_held_out=40, watch=2
@@ -242,7 +242,7 @@ def test_the_decisions_of_a_recorded_run_can_be_repeated(scripts: Any, images: P
 
 
 @pytest.mark.parametrize("method", ["CE@0.8", "UCB1, Ber(0.2)", "1:1 > 2:1"])
-def test_a_self_tuning_run(scripts: Any, images: Path, method: str) -> None:
+def test_a_self_tuning_run_records_its_rounds(scripts: Any, images: Path, method: str) -> None:
     self_tuning = scripts.self_tuning
     plan = replace(scripts.few_images.QUICK, rounds=9, steps=2, batch=8, width=2, n_train=40, n_held_out=40, watch=3)
     run = self_tuning.run_one(method, 0, plan, images, "cpu")

@@ -52,13 +52,13 @@ def test_every_policy_is_registered_under_its_own_name(name: str) -> None:
 
 @pytest.mark.parametrize("check", POLICY_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(policies.REGISTRY))
-def test_every_policy(name: str, check: Check) -> None:
+def test_every_policy_keeps_the_contract(name: str, check: Check) -> None:
     check(make_small_policy(name), light=name not in FAST)
 
 
 @pytest.mark.parametrize("check", LEARNING_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(set(policies.REGISTRY) - IGNORE_VALUES))
-def test_policies_that_learn(name: str, check: Check) -> None:
+def test_policies_that_learn_keep_their_contract(name: str, check: Check) -> None:
     check(make_small_policy(name), light=name not in FAST)
 
 
@@ -107,7 +107,7 @@ def test_every_number_in_why_has_a_label(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FAST))
-def test_default_settings(name: str) -> None:
+def test_default_settings_keep_the_contract(name: str) -> None:
     for check in (check_orders, check_priced_validation):
         check(policies.make(name))
 

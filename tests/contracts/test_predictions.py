@@ -35,18 +35,18 @@ PREDICTING = {
 }
 
 
-def test_which_policies_predict() -> None:
+def test_these_policies_predict() -> None:
     assert {name for name in policies.REGISTRY if isinstance(make_small_policy(name), PredictingPolicy)} == PREDICTING
 
 
 @pytest.mark.parametrize("check", PREDICTION_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(PREDICTING))
-def test_every_policy_that_predicts(name: str, check: Check) -> None:
+def test_every_policy_that_predicts_keeps_the_contract(name: str, check: Check) -> None:
     check(make_small_policy(name), light=True)
 
 
 @pytest.mark.parametrize("check", PREDICTION_CHECKS, ids=lambda check: check.__name__)
-def test_bhpt_with_the_learned_surrogate(check: Check) -> None:
+def test_bhpt_with_the_learned_surrogate_keeps_the_contract(check: Check) -> None:
     check(policies.make("bhpt", {"arms": 6, "surrogate": "learned"}), light=True)
 
 
@@ -112,9 +112,9 @@ def test_a_config_that_is_not_a_candidate_has_no_prediction(name: str, settings:
 
 
 def test_the_learned_surrogate_predicts_a_band_around_its_order() -> None:
-    for ledger, order, prediction in predict_orders(
-        "bhpt", settings={"arms": 6, "surrogate": "learned"}, budget="30 epochs"
-    ):
+    predictions = predict_orders("bhpt", settings={"arms": 6, "surrogate": "learned"}, budget="30 epochs")
+    assert predictions
+    for ledger, order, prediction in predictions:
         reach = int(min(9 - steps_before(ledger, order), ledger.left))
         band = at_step(prediction, steps_before(ledger, order) + reach)
         assert band[0] <= number(order, "mu") <= band[-1]
@@ -140,7 +140,7 @@ def test_predictions_at_the_last_step_are_those_of_the_order(name: str) -> None:
 
 @cache
 def predict_bo_bos(direction: Literal["min", "max"] = "min") -> list[tuple[Ledger, Order, Prediction]]:
-    """A study in which it stops trials, for several tests."""
+    """Return the predictions of a study in which `bo_bos` stops trials; several tests use it."""
     return predict_orders("bo_bos", budget="200 epochs", direction=direction)
 
 

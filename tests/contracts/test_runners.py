@@ -36,7 +36,7 @@ RUNNERS: dict[str, MakeRunner] = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name == "process" else name for name in RUNNERS]
 )
-def test_the_contract_is_kept(name: str, tmp_path: Path) -> None:
+def test_every_runner_keeps_the_contract(name: str, tmp_path: Path) -> None:
     check_runner_contract(RUNNERS[name], tmp_path)
 
 

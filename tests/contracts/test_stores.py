@@ -15,7 +15,7 @@ from shoestring.testing.ledger_stores import LEDGER_STORE_CHECKS, OpenStore
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenStore:
-    monkeypatch.setattr(snapshots, "_MIN_NEW_ENTRIES_AT_REST", 1)  # so that small studies have one, too
+    monkeypatch.setattr(snapshots, "_MIN_NEW_ENTRIES_AT_END", 1)  # so that small studies have one, too
     if request.param == "memory":
         store = MemoryStore()
         return lambda: store
@@ -24,6 +24,6 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("check", LEDGER_STORE_CHECKS, ids=lambda check: check.__name__)
-def test_the_contract(check: object, open_store: OpenStore) -> None:
+def test_every_store_keeps_the_contract(check: object, open_store: OpenStore) -> None:
     assert callable(check)
     check(open_store)

@@ -30,7 +30,7 @@ def matern32_and_gradient(x: Floats, z: Floats, *, lengthscale: float, variance:
 
 
 def kappa_equivalent(beta: float) -> float:
-    """gamma_t: the confidence at which the kappa rule is LCB-UCB for two equal standard deviations."""
+    """Return gamma_t, the confidence at which the kappa rule equals LCB-UCB for two equal standard deviations."""
     return float(ndtr(np.sqrt(2.0 * beta)))
 
 

@@ -102,7 +102,7 @@ def result(output: CommandOutput) -> Any:
 RUN = ("run", "job.py:train", "--space", "space.toml", "--max-steps", "5", "--seed", "1")
 
 
-def test_run_status_explain_replay_export(folder: Path) -> None:
+def test_a_run_can_be_shown_explained_replayed_and_exported(folder: Path) -> None:
     summary = result(shoestring(folder, *RUN, "--budget", "40 epochs", "--json", run=run_elsewhere))
     assert summary["spent"] == 40
     assert summary["reason"] == "budget"
@@ -191,7 +191,7 @@ def test_wrong_usage_is_a_one_line_error_and_writes_nothing(
     assert output.stdout == ""
 
 
-def test_unreadable_stores_and_unknown_studies(folder: Path) -> None:
+def test_unreadable_stores_and_unknown_studies_are_errors_of_one_line(folder: Path) -> None:
     assert "shoestring.db" in shoestring(folder, "status", code=1).stderr
     (folder / "shoestring.db").write_text("this is no database, whatever its name says" * 100)
     output = shoestring(folder, "status", code=1, run=run_elsewhere)
@@ -202,7 +202,7 @@ def test_unreadable_stores_and_unknown_studies(folder: Path) -> None:
     assert "order 99" in shoestring(folder, "explain", "99", code=2).stderr
 
 
-def test_failures(folder: Path) -> None:
+def test_a_run_whose_code_fails_or_diverges_has_exit_code_1(folder: Path) -> None:
     words = ["--space", "space.toml", "--budget", "50 epochs", "--max-steps", "5"]
     output = shoestring(folder, "run", "job.py:broken", "--space", "space.toml", "--budget", "50 epochs", code=1)
     assert "no data" in output.stderr
@@ -295,7 +295,7 @@ def test_validation_stays_within_its_limit(folder: Path) -> None:
     assert validated.count("none") == 6
 
 
-def test_plan_and_policies(folder: Path) -> None:
+def test_plan_counts_trials_and_policies_lists_settings(folder: Path) -> None:
     summary = result(
         shoestring(folder, "plan", "--budget", "81 epochs", "--max-steps", "27", "--policy", "hyperband", "--json")
     )
@@ -325,7 +325,7 @@ def test_a_budget_too_small_for_a_model_gives_a_warning_at_the_start(folder: Pat
     assert "warning" not in shoestring(folder, *run, "usual", *words[:-2]).stderr
 
 
-def test_any_program(folder: Path) -> None:
+def test_any_program_can_be_tuned(folder: Path) -> None:
     script = folder / "job.sh"
     script.write_text(
         '#!/bin/sh\nfor i in $(seq 1 "$SHOESTRING_UNTIL"); do echo "{\\"step\\": $i, \\"value\\": $1}"; done\n'

@@ -44,7 +44,7 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]
     """Return a folder with a study of three hundred entries, a snapshot and a journal; and the entries as text."""
     folder = tmp_path_factory.mktemp("undamaged")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "_MIN_NEW_ENTRIES_AT_REST", 1)
+        patch.setattr(snapshots, "_MIN_NEW_ENTRIES_AT_END", 1)
         store = SqlStore(f"sqlite:///{folder}/made.db")
         ledger = store.append("s", None, an_opening("10000 epochs"))
         for number in range(50):

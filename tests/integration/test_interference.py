@@ -49,10 +49,6 @@ class SlowPolicy:
     name: ClassVar[str] = "thinker"
     seconds: float = 0.2
 
-    @classmethod
-    def small(cls) -> SlowPolicy:
-        return cls()
-
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         time.sleep(self.seconds)
         config = find_untried_config(ledger)

@@ -221,7 +221,7 @@ def test_work_before_the_first_heartbeat_is_charged(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.repeated
 @pytest.mark.postgresql
-def test_the_benchmark_of_kills(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_kill_benchmark_finds_no_loss(capsys: pytest.CaptureFixture[str]) -> None:
     """Run the benchmark in small: all kinds of runners, both stores, budgets in epochs and in time."""
     kill = pytest.importorskip("benchmarks.kill", reason="the benchmarks are not here")
     times = repetitions(

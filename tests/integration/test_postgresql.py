@@ -23,7 +23,7 @@ from shoestring.core.ledger.entries import Note
 from shoestring.errors import Conflict, DamagedStore, StoreError, StudyInUse
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.local.local_runner import LocalRunner
-from shoestring.stores.database import Away, Database
+from shoestring.stores.database import Database, StoreUnavailable
 from shoestring.stores.ledger_store import Heartbeat
 from shoestring.stores.repair import RepairResult, repair
 from shoestring.stores.sql import SqlStore
@@ -80,7 +80,7 @@ def test_reading_creates_no_tables(address: str, query: Callable[[str], object])
     assert query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
 
 
-def test_concurrent_processes(address: str) -> None:
+def test_concurrent_processes_lose_and_repeat_no_entry(address: str) -> None:
     """They create the tables and begin the same study at once, then append as fast as they can."""
     writers = [
         subprocess.Popen(
@@ -109,7 +109,7 @@ def test_concurrent_processes(address: str) -> None:
         assert [note.facts["n"] for note in notes if note.topic == f"writer {number}"] == list(range(20))
 
 
-def test_tables_created_at_the_same_time() -> None:
+def test_processes_may_create_the_tables_at_the_same_time() -> None:
     """PostgreSQL's own "if not exists" fails in this case, with an error that users cannot understand."""
     for _ in range(3):
         databases = [Database(address) for address in [new_database()] * 8]
@@ -153,7 +153,7 @@ DISCONNECT_ALL = (
 def test_a_broken_connection_is_opened_again(address: str, query: Callable[[str], object]) -> None:
     store = SqlStore(address)
     messages: list[str] = []
-    store.on_trouble = messages.append
+    store.on_outage = messages.append
     ledger = store.append("s", None, an_opening())
     query(DISCONNECT_ALL)
     grown = store.append("s", ledger, an_order(0))
@@ -171,7 +171,7 @@ def test_a_broken_connection_is_opened_again(address: str, query: Callable[[str]
 
 def test_entries_whose_answer_was_lost_are_not_stored_again(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqlStore(address)
-    store.on_trouble = lambda text: None
+    store.on_outage = lambda text: None
     ledger = store.append("s", None, an_opening())
     transaction, lost = Database.transaction, iter([True])
 
@@ -181,7 +181,7 @@ def test_entries_whose_answer_was_lost_are_not_stored_again(address: str, monkey
             yield connection
         if next(lost, False):
             self.close()
-            raise Away("the server closed the connection unexpectedly")
+            raise StoreUnavailable("the server closed the connection unexpectedly")
 
     with store.lease("s") as lease:
         monkeypatch.setattr(Database, "transaction", break_after_the_commit)
@@ -194,7 +194,7 @@ def test_entries_whose_answer_was_lost_are_not_stored_again(address: str, monkey
 
 def test_a_conflict_after_a_broken_connection_is_a_conflict(address: str, query: Callable[[str], object]) -> None:
     ours, theirs = SqlStore(address), SqlStore(address)
-    ours.on_trouble = lambda text: None
+    ours.on_outage = lambda text: None
     ledger = ours.append("s", None, an_opening())
     stale = theirs.load("s")
     query(DISCONNECT_ALL)
@@ -222,7 +222,7 @@ def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
         study = Study.begin(
             {"x": {"float": [0, 1]}}, "40 epochs", store=server.new_database(), max_steps=8, policy="random_search"
         )
-        study.store.on_trouble = messages.append  # type: ignore[attr-defined]
+        study.store.on_outage = messages.append  # type: ignore[attr-defined]
         ending = study.run(LocalRunner(train, Checkpoints(tmp_path)))
         back.join()
         assert ending.reason == "budget"
@@ -238,7 +238,7 @@ def test_a_server_that_restarts_does_not_end_a_study(tmp_path: Path) -> None:
 
 def test_an_address_that_never_worked_is_not_tried_again() -> None:
     store = SqlStore("postgresql://tester@127.0.0.1:1/nothing")
-    store.on_trouble = pytest.fail
+    store.on_outage = pytest.fail
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/nothing"):
         store.studies()
 

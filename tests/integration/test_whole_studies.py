@@ -119,7 +119,7 @@ def rate_of(ledger: Ledger) -> float:
 @pytest.mark.repeated
 @pytest.mark.parametrize("policy", [*POLICIES, *WITH_A_MODEL])
 @pytest.mark.parametrize("code", [EVEN, SPREAD, SLOW_TO_START], ids=["even", "spread", "slow to start"])
-def test_simulated(policy: str, code: Code) -> None:
+def test_simulated_studies_use_up_their_budget(policy: str, code: Code) -> None:
     sizes = [(20, 5)] if policy in WITH_A_MODEL else [(100, 9), (100, 50), (20, 5)]
     shared = [("epochs", 1), ("seconds", 3), ("dollars", 1)]  # each unit, one worker and several
     shared = [*itertools.product(UNITS, (1, 3))] if Thoroughness.is_thorough else shared
@@ -221,10 +221,10 @@ TOTAL_S = 100
 @pytest.mark.parametrize("shape", [MANY_SHORT, FEW_LONG], ids=["many short", "few long"])
 @pytest.mark.parametrize("base", [Steps, SavingSteps], ids=["cannot save", "saves"])
 @pytest.mark.parametrize("live", [None, 1])
-def test_in_this_process(
+def test_studies_in_this_process_use_up_their_budget(
     clock: type[Clock], tmp_path: Path, policy: str, shape: Any, base: type[Steps], live: int | None
 ) -> None:
-    """With slow and with fast saves, stopped once or not."""
+    """This holds with slow and with fast saves, and if the study is stopped once and continued."""
     times, max_steps = shape
     slow = {"save_s": 0.2 * times["step_s"], "load_s": 0.2 * times["step_s"]}
     for (more, pieces), unit in itertools.product([({}, 1), (slow, 1), (slow, 2)], ("seconds", "dollars")):
@@ -343,7 +343,7 @@ class OneStepAtATime(CommandRunner):
         *itertools.product(("command saves", "command cannot"), UNITS, (1, 2)),
     ],
 )
-def test_in_other_processes_and_programs(tmp_path: Path, kind: str, unit: str, pieces: int) -> None:
+def test_studies_in_other_processes_use_up_their_budget(tmp_path: Path, kind: str, unit: str, pieces: int) -> None:
     def make(number: int) -> Runner:
         if kind.startswith("command"):
             return OneStepAtATime(kind.split()[1], tmp_path, number)

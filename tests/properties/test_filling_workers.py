@@ -111,7 +111,7 @@ def _check_totals(state: StudyState) -> None:
 
 
 def _check_interrupted(ledger: Ledger, stops: Sequence[int]) -> None:
-    """Return the idle trial that left its last stop first, found by looking at all trials."""
+    """Check that `find_interrupted` returns an idle trial between two stops, if a search of all trials finds one."""
     interrupted = find_interrupted(ledger, tuple(stops))
     candidates = [
         t

@@ -225,7 +225,7 @@ def test_few_trials_are_started_in_a_failing_half_of_the_space() -> None:
     ).ledger
     failed = [trial.number for trial in ledger.trials if trial.failure]
     inputs = make_network_input(ledger, 20)
-    assert inputs.arms.is_opened[failed].all()
+    assert inputs.arms.is_started[failed].all()
     worst = max(trial.losses[0] for trial in ledger.trials if not trial.failure and trial.losses[0] is not None)
     assert (inputs.arms.losses[failed, 0] == worst).all()
     assert not inputs.can_train[failed].any()

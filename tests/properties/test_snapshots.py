@@ -79,7 +79,7 @@ def check_snapshot(entries: list[Entry], cut: int) -> None:
     extra=st.lists(st.sampled_from(["queue", "think", "lose"]), max_size=3),
     share=st.floats(0, 1),
 )
-def test_a_snapshot_at_any_entry(
+def test_a_snapshot_at_any_entry_restores_the_state(
     seed: int, policy: str, budget: str, direction: Any, workers: int, extra: list[str], share: float
 ) -> None:
     definition = StudyDefinition(
@@ -108,7 +108,7 @@ def test_a_snapshot_at_any_entry(
 
 
 @pytest.mark.parametrize("cut", range(1, len(entries_of_all_kinds()) + 1))
-def test_values_that_are_difficult_to_store(cut: int) -> None:
+def test_values_that_are_difficult_to_store_are_restored(cut: int) -> None:
     check_snapshot(entries_of_all_kinds(), cut)
 
 

@@ -66,7 +66,7 @@ class Job:
         **cluster: Any,
     ) -> Job:
         """Return the job that the options of `run` describe; `cluster` holds the options of `--runner ray`."""
-        given = [name for name, it in (("TARGET", target), ("-- COMMAND", command), ("--table", table)) if it]
+        given = [name for name, value in (("TARGET", target), ("-- COMMAND", command), ("--table", table)) if value]
         if len(given) != 1:
             instead = f"not {' and '.join(given)}" if given else "for example: shoestring run train.py:train"
             raise StudyError(f"give exactly one of TARGET (file.py:train), -- COMMAND …, or --table FILE: {instead}")
@@ -233,7 +233,7 @@ def _read_cluster(runner: str | None, words: Mapping[str, Any]) -> dict[str, Any
             option = _NUMBERS[name][0] if name in _NUMBERS else f"--{name}"
             raise StudyError(f"{option} is for a Ray cluster: add --runner ray, or leave it out")
         return None
-    return {name: _read_numbers(it, *_NUMBERS[name]) if name in _NUMBERS else it for name, it in given.items()}
+    return {name: _read_numbers(value, *_NUMBERS[name]) if name in _NUMBERS else value for name, value in given.items()}
 
 
 def _read_numbers(words: Iterable[str], option: str, form: str, example: str) -> dict[str, float]:

@@ -26,7 +26,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class WithCommand(click.Command):
+class PassThroughCommand(click.Command):
     """A command that passes everything after `--` to a program, unchanged."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -44,7 +44,7 @@ def cli() -> None:
     """Tune hyperparameters within a hard budget: the best model you can afford."""
 
 
-@cli.command(cls=WithCommand, epilog=options.EXIT_CODES)
+@cli.command(cls=PassThroughCommand, epilog=options.EXIT_CODES)
 @click.argument("target", required=False)
 @click.option("--budget", required=True, help='Total of the study: "400 epochs", "2h", "$20 at 2.50/h".')
 @options.space_options
@@ -87,7 +87,7 @@ def cli() -> None:
 def run(ctx: click.Context, /, target: str | None, **options: Any) -> None:
     """Tune TARGET (file.py:train), or the program after `--`. The same command again continues the study.
 
-    Ctrl-C pauses all trials and stops (after the present step, if it runs in this process); pressed again, it stops at once.
+    Ctrl-C pauses all trials and stops (after the present step, if it runs in this process). A second Ctrl-C stops at once.
 
     \b
     shoestring run train.py:train --space space.toml --budget 30m --max-steps 50

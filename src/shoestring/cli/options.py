@@ -10,7 +10,7 @@ import click
 from shoestring import policies
 from shoestring.stores.addresses import DEFAULT_STORE
 
-GOOD, FAILED, NO_RESULT, DIFFERENT_VALUE = 0, 1, 3, 4  # exit codes; click's own code for wrong usage is 2
+SUCCESS, FAILED, NO_RESULT, DIFFERENT_VALUE = 0, 1, 3, 4  # exit codes; click's own code for wrong usage is 2
 STOPPED = 128  # plus the number of the signal
 EXIT_CODES = (
     "Exit codes: 0 success, also at the deadline; 1 failure; 2 wrong usage; 3 the budget is spent without a validated step; "
@@ -143,7 +143,7 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="DURATION",
                 default="5m",
                 show_default=True,
-                help="Give the work of a worker to another one after so long without a message.",
+                help="If a worker sends nothing for this long, give its work to another one.",
             ),
         )
     ):

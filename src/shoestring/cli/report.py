@@ -114,7 +114,7 @@ def render(
 
 def _draw(histories: Sequence[StudyHistory], compare: Iterable[str] = ()) -> list[Figure]:
     if len(histories) == 1:
-        return [*_replays(histories[0], compare), *draw_study(histories[0])]
+        return [*_draw_replays(histories[0], compare), *draw_study(histories[0])]
     side_by_side = draw_comparison(histories)
     figures = [side_by_side] if side_by_side is not None else []
     for number, history in enumerate(histories):
@@ -137,7 +137,7 @@ def _write_page(
     return write_page(history.name, describe_study(history), figures, copies, version=version)
 
 
-def _replays(history: StudyHistory, compare: Iterable[str]) -> list[Figure]:
+def _draw_replays(history: StudyHistory, compare: Iterable[str]) -> list[Figure]:
     """Draw what other policies would have reached on the same recorded curves."""
     from shoestring.study.simulation import replay
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 from shoestring.cli.job import Job
-from shoestring.cli.options import DIFFERENT_VALUE, GOOD
+from shoestring.cli.options import DIFFERENT_VALUE, SUCCESS
 from shoestring.cli.printing import print_line
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import printable
@@ -26,7 +26,7 @@ def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool,
     facts = {"study": stored.name, "trial": best.trial, "step": best.step, "config": dict(best.config)}
     if dry_run:
         print_line(dumps(facts | {"cost": cost}) if as_json else f"training {what} again would cost about {cost}")
-        return GOOD
+        return SUCCESS
 
     def print_message(line: str) -> None:
         if not quiet:
@@ -49,13 +49,13 @@ def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool,
         print_line(f"{done.value:.6g}, " + ("as recorded" if done.is_same else f"not {done.recorded:.6g} as recorded"))
     if not done.is_same:
         print_message("the training depends on more than its config: set its random seeds to get the same model")
-    return GOOD if done.is_same else DIFFERENT_VALUE
+    return SUCCESS if done.is_same else DIFFERENT_VALUE
 
 
 def _list_notes(study: Study) -> Iterator[str]:
     """Yield what the user should know before the training."""
     target, checkpoint = study.ledger.definition.target, study.best_checkpoint
     if "kind" in target and Job.from_target(target).has_changed_since(target):
-        yield "warning: the training code has changed since this study began; its value may not be comparable"
+        yield "warning: the training code has changed since this study began; the new value may not be comparable"
     if checkpoint is not None:
         yield f"note: the checkpoint of this step still exists: {checkpoint}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import Job, add_validation_limit, read_configs, read_settings
-from shoestring.cli.options import FAILED, GOOD, NO_RESULT, STOPPED
+from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS
 from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.deciding.policy import warn_of_small_budget
 from shoestring.core.ledger.amendments import find_changes
@@ -126,13 +126,13 @@ def _run(study: Study, job: Job, options: RunOptions, store: str, *, as_json: bo
     in_this_process = isinstance(run.runner, LocalRunner)
     with _stop_on_signals(signals, run.view, finishes_step=in_this_process):
         with run.view:
-            if hasattr(study.store, "on_trouble"):  # a database may make the run wait
-                study.store.on_trouble = run.view.announce
+            if hasattr(study.store, "on_outage"):  # a database may make the run wait
+                study.store.on_outage = run.view.announce
             for line in _introduce(study, job, run.runner):
                 run.view.announce(line)
             try:
                 with contextlib.redirect_stdout(sys.stderr):  # stdout is for results, and training code may print
-                    ending = run.spend(also=_SavingNotice(job, run.runner, run.view))
+                    ending = run.spend(observer=_SavingNotice(job, run.runner, run.view))
             except KeyboardInterrupt:  # the second signal: the present step is discarded and trained again later
                 ending = Ending("stopped", "", study.ledger)
             _ignore_signals()  # a third signal must not interrupt the output
@@ -241,7 +241,7 @@ def _report_ending(study: Study, job: Job, store: str, ending: Ending, *, as_jso
     if ending.reason == "failing":
         sys.stderr.write(printable(_explain_failure(ending.text), lines=True) + "\n")
         return FAILED
-    return NO_RESULT if study.best is None and ending.reason in ("budget", "policy") else GOOD
+    return NO_RESULT if study.best is None and ending.reason in ("budget", "policy") else SUCCESS
 
 
 def _explain_failure(text: str) -> str:

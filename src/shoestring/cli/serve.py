@@ -217,7 +217,7 @@ def _print_address(
 
 
 def _serve_until_signal(server: Server, check: Callable[[], None]) -> int:
-    with _raising_on_signals():
+    with _raise_on_signals():
         try:
             server.serve(check)
         except _SignalReceived as received:
@@ -237,7 +237,7 @@ class _SignalReceived(Exception):
 
 
 @contextmanager
-def _raising_on_signals() -> Iterator[None]:
+def _raise_on_signals() -> Iterator[None]:
     def handle(number: int, frame: Any) -> None:
         for other in _STOP_SIGNALS:  # a second signal must not interrupt the closing
             signal.signal(other, signal.SIG_IGN)

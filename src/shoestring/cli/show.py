@@ -237,7 +237,7 @@ def _print_groups(summaries: Mapping[str, str]) -> None:
 
 def _explain_missing_log(study: Study, trial: int, folder: Path) -> str:
     if other := next(iter(log_files(folder)), None):
-        return f"but there is {other.name}"
+        return f"it has only {other.name}"
     receipts = (entry for entry in study.ledger.entries() if isinstance(entry, Receipt) and entry.trial == trial)
     target = study.ledger.definition.target
     in_worker = target.get("runner") in ("process", "ray") or target.get("kind") == "command"
@@ -254,7 +254,7 @@ def show_logs(trial: int, store: str, name: str | None, stderr: bool, tail: int 
     folder = Checkpoints(study.checkpoints).folder(number)
     file = folder / (STDERR if stderr else STDOUT)
     if not file.is_file():
-        raise StudyError(f"trial {number} has no {file}: {_explain_missing_log(study, number, folder)}")
+        raise StudyError(f"trial {number} has no log {file}: {_explain_missing_log(study, number, folder)}")
     try:
         # Read the whole log: logs longer than MAX_BYTES are cut while they are written.
         text = read_log(file, tail, at_most_bytes=2 * MAX_BYTES)

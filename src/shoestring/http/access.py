@@ -72,7 +72,7 @@ class Access:
             ) from None
         return context
 
-    def why_refused(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str | None:
+    def find_refusal(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str | None:
         """Return why a request with these headers and this query is refused; None if it may be answered."""
         headers = {name.lower(): value for name, value in headers.items()}
         host = headers.get("host", "")

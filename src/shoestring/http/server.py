@@ -29,6 +29,8 @@ _MAX_READ_BYTES = 1 << 20  # a refused body is read up to here: a client reads n
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
+    """The limits that protect a server from too many, too long or too slow requests."""
+
     requests: int = 256  # answered at the same time
     body_bytes: int = 1 << 16
     request_s: float = 10.0  # time limit for a complete request to arrive
@@ -37,6 +39,8 @@ class RequestLimits:
 
 @dataclass(frozen=True)
 class Answer:
+    """The answer to a request."""
+
     text: str
     content_type: str = "application/json"
     code: int = 200
@@ -73,7 +77,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Return the URL of the server, without a slash at the end."""
+        """The URL of the server, without a slash at the end."""
         host = f"[{self.access.host}]" if ":" in self.access.host else self.access.host
         return f"{'https' if self.access.has_tls else 'http'}://{host}:{self.port}"
 
@@ -173,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         length = self._body_length()
         body = self._read_body(min(length, _MAX_READ_BYTES))
-        if why := self.server.access.why_refused(dict(self.headers), query):
+        if why := self.server.access.find_refusal(dict(self.headers), query):
             raise RequestError(403, why)
         if length > self.server.limits.body_bytes:
             raise RequestError(

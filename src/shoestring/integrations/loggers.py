@@ -77,8 +77,8 @@ class Follow:
 
     def __init__(self, logger: Logger) -> None:
         self.logger = logger
-        # It grows entry by entry, so that earlier steps are logged with the state of the study at their time.
-        self._seen: Ledger | None = None
+        # This ledger grows entry by entry, so that earlier steps are logged with the state of the study at their time.
+        self._logged_ledger: Ledger | None = None
         self._best = math.inf
         self._started_runs: set[str] = set()
 
@@ -92,16 +92,16 @@ class Follow:
         entry : Entry or None
             Its newest entry, if there is one.
         """
-        seen = self._seen or ledger.fork(1)
-        for one in ledger.entries(len(seen)):
-            seen = seen.append(one)
+        so_far = self._logged_ledger or ledger.fork(1)
+        for one in ledger.entries(len(so_far)):
+            so_far = so_far.append(one)
             if isinstance(one, Receipt) and one.is_finished:
                 try:
-                    self._log(seen, one)
+                    self._log(so_far, one)
                 except BaseException:  # the next call logs this step again
-                    self._seen = seen.fork(len(seen) - 1)
+                    self._logged_ledger = so_far.fork(len(so_far) - 1)
                     raise
-        self._seen = seen
+        self._logged_ledger = so_far
         if isinstance(entry, Note) and (text := find_warning(entry)):
             warnings.warn(text, stacklevel=2)  # as `tune` does without an observer
 

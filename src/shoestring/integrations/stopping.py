@@ -1,7 +1,7 @@
 """Stop the runs of another search method early, by the stopping rule of BO-BOS.
 
-`StoppingRule` decides after each epoch whether a run should continue. `k1_schedule` lets the cost of stopping a run that would
-have been the best grow with the number of runs. The guide `docs/how-to/stop-runs-of-another-searcher.md` has an example.
+`StoppingRule` decides after each epoch whether a run should continue. `k1_schedule` returns the loss of stopping a run that
+would have been the best, which grows with the number of runs. `docs/how-to/stop-runs-of-another-searcher.md` has an example.
 """
 
 from shoestring.models.stopping.optimal_stopping import StoppingRule, k1_schedule

@@ -110,8 +110,8 @@ def make(policy: str | Policy, settings: Mapping[str, Any] | None = None) -> Pol
     known = [f.name for f in _fields(kind)]
     for setting in settings or {}:
         if setting not in known:
-            having = [name for name in RECOMMENDED if setting in defaults_of(name)]
-            hint = f" It is a setting of {' and '.join(having)}." if having else ""
+            owners = [name for name in RECOMMENDED if setting in defaults_of(name)]
+            hint = f" It is a setting of {' and '.join(owners)}." if owners else ""
             raise PolicyError(f"{policy} has no setting {setting!r}.{hint} {did_you_mean(str(setting), known)}")
     try:
         return kind(**(settings or {}))

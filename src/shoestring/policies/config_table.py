@@ -66,7 +66,7 @@ class ConfigTable:
         """Return, (m,), whether a trial has this configuration, up to rounding."""
         return np.array([key in self._tried for key in _keys(points)], dtype=bool)
 
-    def untried(self, points: Points) -> Points:
+    def drop_tried(self, points: Points) -> Points:
         """Return the points that no trial has, each once."""
         keys = _keys(points)
         first = {key: at for at, key in reversed(list(enumerate(keys))) if key not in self._tried}
@@ -81,7 +81,7 @@ class ConfigTable:
         """Return the configuration of point `at`; if all configs are listed, `points` must begin with the pool's points."""
         return self.rows[pool.rows[at]] if self.rows is not None else self.encoding.config(points, at)
 
-    def open(self, config: Config) -> None:
+    def add(self, config: Config) -> None:
         """Add the configuration of the next trial."""
         points = self.encoding.points([config])
         self.trials.append(points)
@@ -118,7 +118,7 @@ class ConfigsView:
 
     def absorb(self, table: ConfigTable, entry: Entry) -> ConfigTable:
         if isinstance(entry, Order) and entry.trial == len(table.trials):
-            table.open(entry.config)
+            table.add(entry.config)
         return table
 
 

@@ -25,7 +25,7 @@ _QUASI_RANDOM = "random_search already uses quasi-random points, which cover the
 _ONE_RUN = "to change the hyperparameters of one training while it runs, use ce_gp_ucb (shoestring.OnlineTuner)"
 _TOOL = "this is another tool, not a policy"
 
-_INSTEAD = {  # names in the form that `_normalise` returns
+_ADVICE = {  # names in the form that `_normalise` returns
     # Bayesian optimisation
     "bayes": f"{_MODEL}.",
     "bayesian": f"{_MODEL}.",
@@ -104,6 +104,7 @@ _INSTEAD = {  # names in the form that `_normalise` returns
     "raytune": f"{_TOOL}; {_RACE}.",
     "synetune": f"{_TOOL}; {_RACE}.",
     "vizier": f"{_TOOL}; {_MODEL}.",
+    # the default policy
     "auto": f"leave the policy out: {_RACE}.",
     "default": f"leave the policy out: {_RACE}.",
 }
@@ -116,14 +117,14 @@ def find_same_name(name: str, known: Iterable[str]) -> str | None:
 
 def advise(name: str) -> str | None:
     """Return what to use instead of a name from another tool; None for a name that is not one of these."""
-    return _INSTEAD.get(_normalise(name))
+    return _ADVICE.get(_normalise(name))
 
 
 def find_likely_name(name: str, known: Iterable[str]) -> str | None:
     """Return the name from another tool that is more similar than any known name, or None."""
     bare = _normalise(name)
     ours = [_normalise(policy) for policy in known]
-    closest = get_close_matches(bare, [*ours, *_INSTEAD], n=1, cutoff=_TYPO_SIMILARITY)
+    closest = get_close_matches(bare, [*ours, *_ADVICE], n=1, cutoff=_TYPO_SIMILARITY)
     return closest[0] if closest and closest[0] not in ours else None
 
 

@@ -13,7 +13,7 @@ from shoestring.core.values.strict_json import dumps
 
 
 def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Yield a row for each receipt, with its configuration; `repeated`: a step that was trained again after a loss."""
+    """Yield a row for each receipt, with its configuration; `repeated`: the step was trained again because its state was lost."""
     orders = ledger.orders
     last_step: dict[int, int] = {}
     for entry in ledger.entries():
@@ -38,6 +38,7 @@ def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
 
 
 def ledger_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Yield a row for each entry, with its number and its kind."""
     for number, entry in enumerate(ledger.entries()):
         yield {"seq": number, "kind": entry.kind, **entry.body()}
 

@@ -36,7 +36,7 @@ _REASONS = {
     "failing": "the same failure happened again and again",
 }
 _VALIDATED = {"each": "each step", "last": "the last step", "none": "no step"}
-_HIGH_DECISION_SHARE = 0.25  # of all seconds; a policy that takes more costs more than it can save
+_HIGH_DECISION_SHARE = 0.25  # of all seconds; above it, a faster policy would do better with the same budget
 _MIN_DECISION_S, _MIN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
 
 
@@ -101,6 +101,7 @@ def _format_trials(numbers: list[int]) -> str:
 
 
 def format_best(ledger: Ledger, checkpoint: Path | str | None) -> RenderableType:
+    """Return the best value with its configuration, and its checkpoint if there is one."""
     from rich.text import Text
 
     best = ledger.best
@@ -198,8 +199,9 @@ def describe_ending(ledger: Ledger, reason: str, text: str = "", *, in_this_proc
     budget = ledger.budget
     spent, over = f"{budget.show(ledger.spent)} of {budget.show(budget.total)}", ledger.spent - budget.total
     if over > 0 and budget.show(ledger.spent) != budget.show(budget.total):  # a smaller excess does not show
-        is_by_step = in_this_process and over > _seconds_after_last_step(ledger) * budget.per_second(ledger.workers)
-        why = ": the last step could not be interrupted" if is_by_step else ""
+        deciding_and_saving = _seconds_after_last_step(ledger) * budget.per_second(ledger.workers)
+        is_due_to_last_step = in_this_process and over > deciding_and_saving
+        why = ": the last step could not be interrupted" if is_due_to_last_step else ""
         spent += f" ({budget.show(over)} over{why})"
     spent += _format_training_share(ledger)
     if reason == "budget" and not text:
@@ -232,7 +234,7 @@ def format_change(change: Amendment) -> str:
     return ", ".join(parts)
 
 
-def warn_of_slow_policy(ledger: Ledger) -> str | None:
+def describe_slow_policy(ledger: Ledger) -> str | None:
     """Return a warning if the policy spends much of the budget on its own decisions."""
     state = ledger.state
     decision_s = state.by_kind["thinking"]

@@ -20,7 +20,7 @@ from shoestring.errors import one_line
 from shoestring.reports.facts import draw_curve, format_config, rank_trials, state_of
 from shoestring.reports.progress import SilentProgress, copy_if_consumed, find_remark
 
-_EVERY_S = 0.25
+_EVERY_S = 0.25  # seconds between two drawings; a reader could not follow faster changes
 _ROWS = 8
 _MAX_TEXT = 300  # characters of one config or message
 _FRAME = "font-family:system-ui,sans-serif;font-size:90%;color:inherit;line-height:1.5"

@@ -13,13 +13,13 @@ from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.text import count, printable
 from shoestring.reports.facts import format_config
-from shoestring.reports.messages import find_warning, trial_table, warn_of_slow_policy
+from shoestring.reports.messages import describe_slow_policy, find_warning, trial_table
 from shoestring.reports.reasons import describe_briefly
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_EVERY_S = 0.25
+_EVERY_S = 0.25  # seconds between two drawings; a reader could not follow faster changes
 _ROWS = 8
 
 
@@ -69,7 +69,7 @@ class ReportingProgress(SilentProgress):
     def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
         if remark := find_remark(entry):
             self.announce(remark)
-        if isinstance(entry, Order) and not self._has_warned and (note := warn_of_slow_policy(ledger)):
+        if isinstance(entry, Order) and not self._has_warned and (note := describe_slow_policy(ledger)):
             self._has_warned = True
             self.announce(f"note: {note}")
 

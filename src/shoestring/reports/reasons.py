@@ -100,7 +100,7 @@ def _find_origin(order: Order, ledger: Ledger) -> str:
         return "the trial continues where it was interrupted"
     if origin := _text_of(order, ledger).origin:
         return origin
-    if order.number not in ledger.view(_POLICY_HISTORY_VIEW).openings:
+    if order.number not in ledger.view(_POLICY_HISTORY_VIEW).first_orders:
         return "the trial continues as planned"
     return f"the next new configuration in the order fixed by seed {ledger.definition.seed}"
 
@@ -139,7 +139,7 @@ class _PolicyHistory:
 
     policies: list[tuple[int, str]] = field(default_factory=list)  # number of the first order, name of the policy
     queued: list[Config] = field(default_factory=list)  # configurations that the user asked for
-    openings: set[int] = field(default_factory=set)  # numbers of the orders that started a trial
+    first_orders: set[int] = field(default_factory=set)  # numbers of the orders that started a trial
     trials: int = 0
 
 
@@ -155,7 +155,7 @@ class _PolicyHistoryView:
             if state.policies[-1][0] < 0:
                 state.policies[-1] = (entry.number, state.policies[-1][1])
             if entry.trial == state.trials:
-                state.openings.add(entry.number)
+                state.first_orders.add(entry.number)
                 state.trials += 1
         elif isinstance(entry, Note) and entry.topic == QueuedConfig.topic:
             state.queued.append(QueuedConfig.from_note(entry).config)

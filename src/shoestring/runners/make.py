@@ -61,7 +61,7 @@ class RunnerOptions:
 
     @property
     def device_count(self) -> int | None:
-        """Return the number of workers that the devices call for; None without devices."""
+        """The number of named devices, each of which gets a worker; None if no devices are named."""
         return None if self.devices is None else len(parse_devices(self.devices))
 
     def require_workers(self, workers: int) -> None:

@@ -135,7 +135,7 @@ class Runner(Protocol):
         Returns
         -------
         list of Receipt, StateLoss or Note
-            A receipt with status `interrupted` for each running step; a note `released` for each order without one.
+            A receipt with status `interrupted` for each running step; a note `released` for each order that has no running step.
         """
         ...
 
@@ -184,8 +184,8 @@ class Clock:
 class RunningSteps(dict[int, float]):
     """A mapping from each order to the moment at which its present step began, with running sums for `cutoff`.
 
-    A runner with a thousand workers returns it because the loop needs the cutoff after every receipt, and a runner whose workers
-    differ in price because it holds their price factors. Change it only with `begin` and `end`.
+    The loop needs the cutoff after every receipt, and with a thousand workers it would take long to compute it from all moments.
+    The mapping also holds the price factors of workers that differ in price. Change it only with `begin` and `end`.
     """
 
     __slots__ = ("_factor_sum", "_factors", "_priced_sum", "_sum")

@@ -94,14 +94,15 @@ _TABLES_LOCK = int.from_bytes(b"shoestr", "big")  # the number of a lock that ot
 class Database:
     """A connection to the database at an address.
 
-    `path` is the file of SQLite, None for a server. `notices` are texts for the user. `on_trouble` is called when work is
-    repeated. With `rescue`, as much as possible of a damaged SQLite file is read; use it only for copies.
+    `path` is the file of SQLite, None for a server. `notices` are texts for the user. `on_outage` is called with
+    a text when the database does not answer, and when it answers again. With `rescue`, as much as possible of a damaged SQLite
+    file is read; use it only for copies.
     """
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:
         self.path: Path | None = None
         self.notices: list[str] = []
-        self.on_trouble: Callable[[str], None] = warnings.warn
+        self.on_outage: Callable[[str], None] = warnings.warn
         self.has_password = False
         self._file: SqliteFile | None = None
         if address.partition("://")[0].split("+")[0] == "sqlite":
@@ -157,18 +158,18 @@ class Database:
             try:
                 with self.transaction(durable=durable) as connection:
                     done = work(connection)
-            except Away as error:
+            except StoreUnavailable as error:
                 now = time.monotonic()
                 if since is None:
                     since = now
-                    self.on_trouble(f"{error}. Trying again for {RETRY_S:.0f} s; training goes on meanwhile")
+                    self.on_outage(f"{error}. Trying again for {RETRY_S:.0f} s; training goes on meanwhile")
                 if now + pause_s > since + RETRY_S:
                     raise
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
             else:
                 if since is not None:
-                    self.on_trouble(f"the store {self.where} answers again, after {time.monotonic() - since:.0f} s")
+                    self.on_outage(f"the store {self.where} answers again, after {time.monotonic() - since:.0f} s")
                 return done
 
     def _wait_for_disk(self, connection: Connection, durable: bool) -> None:
@@ -215,7 +216,8 @@ class Database:
                 with self.transaction() as connection:
                     journal = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
                 break
-            except Away:  # another process creates the same file now, and SQLite does not wait for this statement
+            except StoreUnavailable:
+                # Another process is creating the same file, and SQLite does not wait for this statement.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
@@ -245,17 +247,17 @@ class Database:
             is_away = self._was_connected and is_gone(error)  # if the address never worked, it is wrong
             if is_away:
                 self.close()
-            kind = Away if is_away else StoreError
+            kind = StoreUnavailable if is_away else StoreError
             return kind(f"the store {self.where} failed: {message}: check the address, and that its server runs")
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits are details
         if code == sqlite3.SQLITE_CORRUPT or message.startswith("Could not decode"):
             command = shlex.join(["shoestring", "repair", "STUDY", "--store", self.where, "-o", "NEW"])
             return DamagedStore(f"{self.where} is damaged: {message}: `{command}` copies the good entries", -1)
-        kind = Away if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
+        kind = StoreUnavailable if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
         return kind(f"the store {self.where} failed: {message}: {_REMEDIES.get(code, 'give another store')}")
 
 
-class Away(StoreError):
+class StoreUnavailable(StoreError):
     """Another program locks the file, or the server does not answer; trying again may help."""
 
 

@@ -191,8 +191,9 @@ class LedgerStore(Protocol):
 
 
 HEARTBEAT_S = 1.0  # a crash is charged for at most this much time beyond the last heartbeat
-_EVERY_S = 0.8 * HEARTBEAT_S  # a little more often, so that with a slow disk no time between heartbeats is lost
-_TO_DISK_S = 0.1  # shortest time between two appends that wait for the disk
+# A little more often, so that with a slow disk no time between heartbeats is lost.
+_HEARTBEAT_INTERVAL_S = 0.8 * HEARTBEAT_S
+_DISK_INTERVAL_S = 0.1  # shortest time between two appends that wait for the disk
 
 
 class HeartbeatThread(threading.Thread):
@@ -204,10 +205,10 @@ class HeartbeatThread(threading.Thread):
         self._on_disk_at = -math.inf
         self.start()
 
-    def wait_for_disk(self) -> bool:
+    def should_wait_for_disk(self) -> bool:
         """Return whether the next append should wait for the disk; if not, a heartbeat will soon write its entries there."""
         now = time.monotonic()
-        if now - self._on_disk_at >= _TO_DISK_S:
+        if now - self._on_disk_at >= _DISK_INTERVAL_S:
             self._on_disk_at = now
             return True
         self._is_wanted.set()
@@ -216,8 +217,9 @@ class HeartbeatThread(threading.Thread):
     def run(self) -> None:
         """Write heartbeats until `stop` is called."""
         while not self._stopped.is_set():
-            if self._is_wanted.wait(_EVERY_S):
-                self._stopped.wait(_TO_DISK_S)  # the same heartbeat is then enough for all entries stored meanwhile
+            if self._is_wanted.wait(_HEARTBEAT_INTERVAL_S):
+                # After this time, one heartbeat is enough for all entries stored meanwhile.
+                self._stopped.wait(_DISK_INTERVAL_S)
                 self._is_wanted.clear()
             if not self._stopped.is_set():
                 self._beat()

@@ -32,7 +32,7 @@ class RepairResult:
 
 def repair(address: str, study: str, new_address: str) -> RepairResult:
     """Copy the good entries of a study into a new store, and return what was copied. The damaged store is not changed."""
-    damaged, new = _sql(address, must_exist=True), _sql(new_address)
+    damaged, new = _open_sql_store(address, must_exist=True), _open_sql_store(new_address)
     if new.path is not None and new.path.exists():
         raise StoreError(f"{new.path} exists: give the repaired study a file of its own with -o NEW")
     with _readable(damaged) as source:
@@ -114,7 +114,7 @@ def _explain_missing(source: SqlStore, study: str) -> str:
         return "what is left of the file does not hold its beginning"
 
 
-def _sql(address: str, *, must_exist: bool = False) -> SqlStore:
+def _open_sql_store(address: str, *, must_exist: bool = False) -> SqlStore:
     store = open_store(address, must_exist=must_exist)
     if not isinstance(store, SqlStore):
         raise StoreError(f"the store {address!r} has nothing to repair: name a database")

@@ -26,7 +26,7 @@ from shoestring.stores.rows import Row
 # is, the longer it takes to write a snapshot.
 _MIN_NEW_ENTRIES = 5_000
 _SHARE_OF_COVERED = 0.1
-_MIN_NEW_ENTRIES_AT_REST = 500  # at the end of a run, when nothing waits for the store
+_MIN_NEW_ENTRIES_AT_END = 500  # when a run has ended, and nothing waits for the store
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -53,9 +53,9 @@ class Snapshot(NamedTuple):
             return None
 
 
-def is_due(entries: int, last: int, *, at_rest: bool = False) -> bool:
+def is_due(entries: int, last: int, *, run_ended: bool = False) -> bool:
     """Return whether a study with this number of entries needs a new snapshot, if the last one covers `last` entries."""
-    return entries - last >= (_MIN_NEW_ENTRIES_AT_REST if at_rest else _MIN_NEW_ENTRIES + _SHARE_OF_COVERED * last)
+    return entries - last >= (_MIN_NEW_ENTRIES_AT_END if run_ended else _MIN_NEW_ENTRIES + _SHARE_OF_COVERED * last)
 
 
 def write(database: Database, study: str, state: StudyState, seq: int, first_sum: str, last_sum: str) -> None:

@@ -77,13 +77,13 @@ class SqlStore:
         return self.database.where
 
     @property
-    def on_trouble(self) -> Callable[[str], None]:
+    def on_outage(self) -> Callable[[str], None]:
         """The function that is called with one line when the store stops or starts to answer; by default it issues a warning."""
-        return self.database.on_trouble
+        return self.database.on_outage
 
-    @on_trouble.setter
-    def on_trouble(self, report: Callable[[str], None]) -> None:
-        self.database.on_trouble = report
+    @on_outage.setter
+    def on_outage(self, report: Callable[[str], None]) -> None:
+        self.database.on_outage = report
 
     # the contract of a ledger store ----------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class SqlStore:
     def finish_run(self, study: str, ledger: Ledger) -> None:
         """Write a snapshot if the study has grown enough, so that it opens quickly next time."""
         with self._lock:
-            self._write_due_snapshot(study, ledger, at_rest=True)
+            self._write_due_snapshot(study, ledger, run_ended=True)
 
     def lease(self, study: str) -> SqlLease:
         """Return the lease of this study; raise StudyInUse if a living process has it."""
@@ -290,9 +290,13 @@ class SqlStore:
                 )
         return entries
 
-    def _write_due_snapshot(self, study: str, ledger: Ledger, *, at_rest: bool = False) -> None:
+    def _write_due_snapshot(self, study: str, ledger: Ledger, *, run_ended: bool = False) -> None:
         known, count = self._known.get(study), len(ledger)
-        if known is None or len(known.sums) != count or not snapshots.is_due(count, known.snapshot_at, at_rest=at_rest):
+        if (
+            known is None
+            or len(known.sums) != count
+            or not snapshots.is_due(count, known.snapshot_at, run_ended=run_ended)
+        ):
             return
         known.snapshot_at = count  # also if writing fails, because the study can be opened without a snapshot
         last_sum = known.sums[-1]

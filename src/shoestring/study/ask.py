@@ -37,6 +37,7 @@ class StepReport:
 
     @classmethod
     def read(cls, value: Any, cost_s: Any, failed: Any, **more: Any) -> StepReport:
+        """Return the report with these values; raise StudyError if one of them is wrong."""
         if not isinstance(failed, str | None):
             raise StudyError(f"failed={failed!r} must be the text of the failure")
         return cls(value=read_value(value), cost_s=read_seconds(cost_s, "cost_s"), failed=failed, **more)

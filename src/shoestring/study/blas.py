@@ -22,8 +22,9 @@ _GetSet = tuple[Callable[[], int], _Set]
 
 
 _lock = threading.Lock()
-_inside = 0  # decisions under way in all threads: the number of BLAS threads is a setting of the whole process
-_before: list[tuple[_Set, int]] = []  # how to restore the numbers of threads from before these decisions
+_decisions_under_way = 0  # in all threads, because the number of BLAS threads is a setting of the whole process
+# The numbers of threads before these decisions, each with the function that sets it.
+_former_limits: list[tuple[_Set, int]] = []
 
 
 class OneThread:
@@ -36,22 +37,22 @@ class OneThread:
         self._libraries: list[_GetSet] | None = None
 
     def __enter__(self) -> None:
-        global _inside, _before
+        global _decisions_under_way, _former_limits
         if self._libraries is None:
             self._libraries = list(_find_loaded())
         with _lock:
-            _inside += 1
-            if _inside == 1:
-                _before = [(limit, count()) for count, limit in self._libraries]
-                for limit, _ in _before:
+            _decisions_under_way += 1
+            if _decisions_under_way == 1:
+                _former_limits = [(limit, count()) for count, limit in self._libraries]
+                for limit, _ in _former_limits:
                     limit(1)
 
     def __exit__(self, *raised: object) -> None:
-        global _inside
+        global _decisions_under_way
         with _lock:
-            _inside -= 1
-            if _inside == 0:
-                for limit, threads in _before:
+            _decisions_under_way -= 1
+            if _decisions_under_way == 0:
+                for limit, threads in _former_limits:
                     limit(threads)
 
 
@@ -59,7 +60,7 @@ def _find_loaded() -> Iterator[_GetSet]:
     """Yield the functions that read and set the number of threads, for each OpenBLAS in this process."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return
     for file in sorted({line.split()[-1] for line in maps.splitlines() if "openblas" in line}):
         with contextlib.suppress(OSError):  # the file was replaced since it was loaded

@@ -34,7 +34,7 @@ from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
-Observe = Callable[[Ledger, Entry | None], None]
+Observer = Callable[[Ledger, Entry | None], None]  # called with each new entry, and with None while nothing happens
 _STOP_POLL_S = 0.2  # how often to check for a request to stop while nothing happens
 _MAX_FILLING_S = 0.05  # longest time to decide for free workers before the first of them gets its order
 _MIN_REPORTED_LEFTOVER = 0.01  # share of the budget; in every run a little is left that pays for no further step
@@ -72,7 +72,7 @@ class Loop:
         *,
         deadline_s: float | None = None,
         should_stop: Callable[[], bool] = lambda: False,
-        observe: Observe = lambda ledger, entry: None,
+        observe: Observer = lambda ledger, entry: None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
         self._last_moment = math.inf if deadline_s is None else self.ledger.state.clock + deadline_s
@@ -118,7 +118,7 @@ class Loop:
         self._thinking.start_over()  # the study does not pay for starting workers
 
     def _train(self) -> Ending:
-        while (ending := self._must_end()) is None:
+        while (ending := self._end_if_due()) is None:
             if self._may_decide(self.ledger):
                 if self._fill_workers():
                     continue
@@ -135,7 +135,8 @@ class Loop:
 
     # beginning and ending --------------------------------------------------------------------------------------------
 
-    def _must_end(self) -> Ending | None:
+    def _end_if_due(self) -> Ending | None:
+        """End the run if failures, the user, the deadline or the budget require it, and return why; return None if it goes on."""
         if (failure := self._failure_limit.reason_to_stop(self.ledger.state)) is not None:
             return self._end("failing", failure)
         if self.lease.lost or self._should_stop():
@@ -268,7 +269,7 @@ class Loop:
             try:
                 with self._beat_lock:
                     # A simulated run can be computed again, so it does not wait for the disk.
-                    durable = not self.runner.simulated and self._heart.wait_for_disk()
+                    durable = not self.runner.simulated and self._heart.should_wait_for_disk()
                     self.journal.append(*entries, after=after, heartbeat=self._heartbeat(entries), durable=durable)
                 break
             except Conflict:

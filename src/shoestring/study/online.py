@@ -74,14 +74,14 @@ class OnlineTuner:
     rounds : int
         The number of rounds of the run. A round is the part of the training after which the configuration may change.
     policy : str or Policy, optional
-        The online policy; the default is "ce_gp_ucb". `shoestring policies` lists the others.
+        The policy, one of those for online tuning; the default is "ce_gp_ucb". `shoestring policies` lists the others.
     settings : mapping, optional
         Settings of the policy by name.
     direction : {"min", "max"}, optional
         Whether smaller or larger values are better.
     store : str, LedgerStore or None, optional
-        Where the study is stored; by default in the file shoestring.db in the current folder. None: in memory only, so an
-        interrupted run cannot continue.
+        Where the study is stored; by default, unlike in `tune`, in the file shoestring.db in the current folder. None: in
+        memory only, so an interrupted run cannot continue.
     name : str, optional
         The name of the study in its store.
     done_rounds : int, optional
@@ -89,7 +89,7 @@ class OnlineTuner:
     budget : str or Budget, optional
         The budget of the study. None: enough epochs for all rounds and for a validation pass in each of them.
     validate_at_most : str, optional
-        The limit on validation: "20%" of the budget, "30 passes", or "10m".
+        The limit on validation: "20%" of the budget, "30 passes", or "10m". None: that of the policy's settings.
     prices : Prices, optional
         The price of a validation pass in an epoch budget.
     initial : sequence of mapping, optional
@@ -102,7 +102,7 @@ class OnlineTuner:
     Attributes
     ----------
     round : int
-        The number of the current round, from 1. After a round has ended and before `next`, it is the number of that round.
+        The number of the current round: 0 before the first `next`, which begins round 1. `tell` does not change it.
     should_validate : bool
         Whether the current round must be validated. Read it when the training of the round is done.
     is_replaying : bool

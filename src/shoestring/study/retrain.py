@@ -99,8 +99,8 @@ class RepeatedTrial:
 
 def estimate_cost(study: Study) -> str:
     """Return the cost of training the best trial again, computed from its recorded steps."""
-    winner = _winner(study)
-    return study.ledger.budget.show(_price(study.ledger, winner.best_step, winner.step_costs[: winner.best_step]))
+    best = _require_best(study)
+    return study.ledger.budget.show(_cost_of(study.ledger, best.best_step, best.step_costs[: best.best_step]))
 
 
 def retrain(
@@ -112,15 +112,15 @@ def retrain(
 ) -> RetrainResult:
     """Train the best trial again; see `Study.retrain_best`."""
     checks.check_function("on_step", on_step, "on_step(step, value)")
-    ledger, winner = study.ledger, _winner(study)
-    recorded, last = winner.best_value, winner.best_step
+    ledger, best = study.ledger, _require_best(study)
+    recorded, last = best.best_value, best.best_step
     again = type(study).begin(
         ledger.space,
         f"{last} epochs",
         name=f"{study.name}-best",
         max_steps=ledger.max_steps,
         direction=ledger.definition.direction,
-        policy=RepeatedTrial.of(ledger, winner),
+        policy=RepeatedTrial.of(ledger, best),
         seed=ledger.definition.seed,
     )
 
@@ -129,10 +129,10 @@ def retrain(
             on_step(entry.step, entry.value)
 
     code = _find_code(again, ledger.definition.target) if train is None else train
-    trained: list[Any] = []
+    objects: list[Any] = []  # the trained generator or instance
     if callable(code):
         if runner is None or (isinstance(runner, str) and runner == "local"):
-            code = _keep_trained(code, trained)
+            code = _keep_trained(code, objects)
         again.run(code, runner=runner, observe=watch, progress=False)
     else:
         report_problems(again, again.run(code, observe=watch))
@@ -142,22 +142,22 @@ def retrain(
     is_same = math.isclose(value, recorded, rel_tol=_RELATIVE_TOLERANCE, abs_tol=_RELATIVE_TOLERANCE**2)
     if not is_same:
         warn(
-            f"trained again, step {last} of trial {winner.number} has the value {value!r}, not the recorded {recorded!r}: "
+            f"trained again, step {last} of trial {best.number} has the value {value!r}, not the recorded {recorded!r}: "
             "the training depends on more than its config; set its random seeds to get the same model"
         )
     state = again.ledger.state
-    trainer = trained[0] if trained else None
-    return RetrainResult(again, value, recorded, is_same, _price(ledger, state.steps, [state.seconds]), trainer)
+    trainer = objects[0] if objects else None
+    return RetrainResult(again, value, recorded, is_same, _cost_of(ledger, state.steps, [state.seconds]), trainer)
 
 
-def _winner(study: Study) -> Trial:
-    winner = study.ledger.best
-    if winner is None:
+def _require_best(study: Study) -> Trial:
+    best = study.ledger.best
+    if best is None:
         raise StudyError(f"the study {study.name!r} has no best trial: no step of it has a value")
-    return winner
+    return best
 
 
-def _price(ledger: Ledger, steps: int, seconds: list[float]) -> float:
+def _cost_of(ledger: Ledger, steps: int, seconds: list[float]) -> float:
     """Return the cost of these steps in the unit of the budget."""
     rate = ledger.budget.per_second(ledger.workers)
     return float(steps) if ledger.budget.unit == "epochs" else rate * math.fsum(seconds)
@@ -175,26 +175,26 @@ def _find_code(study: Study, target: Mapping[str, Any]) -> Any:
     raise StudyError("this study was begun from Python: pass the training code again, as study.retrain_best(train)")
 
 
-def _keep_trained(train: Any, trained: list[Any]) -> Any:
-    """Return training code that does the same, and puts its newest generator or instance into `trained`."""
+def _keep_trained(train: Any, objects: list[Any]) -> Any:
+    """Return training code that does the same, and also puts its newest generator or instance into `objects`."""
     shape = shape_of(train)
     if shape == "function":
         return train
     if shape == "generator":
 
         @functools.wraps(train)
-        def paused(*arguments: Any) -> Iterator[Any]:
-            trained[:] = [generator := train(*arguments)]
+        def train_and_keep(*arguments: Any) -> Iterator[Any]:
+            objects[:] = [generator := train(*arguments)]
             # `yield from` would close the inner generator together with this one, and the model would be lost.
             while (report := next(generator, _END)) is not _END:
                 yield report
 
-        return paused
+        return train_and_keep
 
     @functools.wraps(train.__init__)
     def begin(self: Any, *arguments: Any) -> None:
         self.__class__ = train
         self.__init__(*arguments)
-        trained[:] = [self]
+        objects[:] = [self]
 
     return type(train)(train.__name__, (train,), {"__init__": begin, "__slots__": (), "__module__": train.__module__})

@@ -19,11 +19,11 @@ from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values import checks
 from shoestring.errors import StudyError, StudyInUse, TrainingFailed, one_line, warn
-from shoestring.reports.messages import find_warning, warn_of_slow_policy
+from shoestring.reports.messages import describe_slow_policy, find_warning
 from shoestring.reports.progress import SilentProgress, make_view
 from shoestring.runners.make import RunnerOptions, make_runner
 from shoestring.runners.runner import is_runner
-from shoestring.study.loop import Ending, Loop, Observe
+from shoestring.study.loop import Ending, Loop, Observer
 
 if TYPE_CHECKING:
     from shoestring.study.study import Study
@@ -36,7 +36,7 @@ class RunOptions(RunnerOptions):
     workers: int | None = None  # None: the number that the study has
     deadline: str | float | None = None  # longest clock time of this run
     should_stop: Callable[[], bool] | None = None
-    observe: Observe | None = None  # called with each new entry of the ledger, and with None while nothing happens
+    observe: Observer | None = None  # called with each new entry of the ledger, and with None while nothing happens
     progress: bool | None = None  # None: shown only in a terminal or a notebook
 
     def __post_init__(self) -> None:
@@ -67,13 +67,13 @@ class StudyRun:
         title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.definition.seed}"
         self.view = make_view(title, options.progress)
 
-    def spend(self, also: Observe | None = None) -> Ending:
+    def spend(self, observer: Observer | None = None) -> Ending:
         """Train until the budget, the deadline, the policy or the user ends the run.
 
-        `also` is called with each entry before `options.observe`.
+        `observer` is called with each entry before `options.observe`.
         """
         study, options = self.study, self.options
-        observers = [observe for observe in (self.view, also, options.observe) if observe is not None]
+        observers = [observe for observe in (self.view, observer, options.observe) if observe is not None]
 
         def observe(ledger: Ledger, entry: Entry | None) -> None:
             for one in observers:
@@ -102,7 +102,7 @@ def run_study(study: Study, train: Any, options: RunOptions) -> Ending:
         return StudyRun(study, train, replace(options, progress=False, workers=None)).spend()
     run = StudyRun(study, train, options)
     with run.view:
-        ending = run.spend(also=warn_of_notes if type(run.view) is SilentProgress else None)
+        ending = run.spend(observer=warn_of_notes if type(run.view) is SilentProgress else None)
     report_problems(study, ending)
     return ending
 
@@ -127,7 +127,7 @@ def report_problems(study: Study, ending: Ending) -> None:
     if reason == "failing":
         remedy = "repair the code and make the same call again: the study then continues"
         warn(f"the study {study.name!r} ended early after repeated failures: {_one_line(ending.text)}; {remedy}")
-    for text in (_describe_unspent(ledger, ending), warn_of_slow_policy(ledger)):
+    for text in (_describe_unspent(ledger, ending), describe_slow_policy(ledger)):
         if text is not None:
             warn(text)
 

@@ -52,7 +52,7 @@ class Plan:
 
 
 def plan(definition: StudyDefinition, policy: Policy, step_s: float) -> Plan:
-    """Return what `policy` trains with the budget of `opened`, if a step takes `step_s` seconds."""
+    """Return what `policy` trains with the budget of this study, if a step takes `step_s` seconds."""
     if definition.budget.unit != "epochs" and not 0 < step_s < math.inf:
         raise BudgetError(
             f"a plan for {definition.budget} needs the duration of a step in seconds, above 0, not {step_s!r}"

@@ -32,7 +32,7 @@ from shoestring.study.begin import StudyRequest, begin, queue_notes, require_cha
 from shoestring.study.best import Best, make_best
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal, locate_checkpoints
-from shoestring.study.loop import Ending, Observe
+from shoestring.study.loop import Ending, Observer
 from shoestring.study.run_study import RunOptions, run_study
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Study:
     Parameters
     ----------
     journal : Journal
-        The ledger and its store. Do not call the constructor: use `tune`, `open` or `begin`.
+        The ledger and its store. The constructor is for internal use: call `tune`, `Study.open` or `Study.begin` instead.
     policy : Policy, optional
         The policy object, if the user gave one.
 
@@ -65,7 +65,7 @@ class Study:
     trials : sequence of Trial
         One trial for each configuration that was trained, in the order of their numbers.
     spent : float
-        What was spent, in the unit of the budget: steps, seconds or dollars.
+        What was spent, in the unit of the budget: epochs, seconds or dollars.
     best : Best or None
         The step with the best value of all trials; None before the first value. See `Best` for which steps have a value.
     best_checkpoint : Path, str or None
@@ -185,15 +185,16 @@ class Study:
     ) -> Study:
         """Begin a study without training, or open the study of that name and change it.
 
-        In an existing study, the budget, the policy, its settings and the number of workers may change. Without `policy`,
-        `settings`, `seed`, `workers` or `target`, an existing study keeps its own.
+        In an existing study, the budget, the policy, its settings and the number of workers may change. What else is given,
+        `max_steps`, `direction` and `prices` included, must be as it was. Without `policy`, `settings`, `seed`, `workers` or
+        `target`, an existing study keeps its own.
 
         Parameters
         ----------
         space : Space or mapping
             The parameters and their ranges.
         budget : str or Budget
-            The total of the study: "400 epochs", "2h" of worker time, or "$20 at 2.50/h".
+            The total of the study: "400 epochs", "2h" of worker time, or "$20 at 2.50/h" for each worker.
         name : str, optional
             The name of the study in its store.
         store : str or LedgerStore, optional
@@ -211,13 +212,13 @@ class Study:
         workers : int, optional
             The number of trials that are trained at the same time. None: as in the existing study; in a new study, 1.
         prices : Prices, optional
-            What an epoch budget is charged in addition to steps. None: nothing.
+            Prices beside that of a step, for a budget in epochs. None: only steps are charged.
         initial : sequence of mapping, optional
             Configurations to try before those of the policy. Those that the study knows already are left out.
         target : mapping, optional
-            A description of the training code, stored with the study; most users leave it out. It holds plain values that can
-            be written as JSON. Its entry "checkpoints" is a folder or an address such as "s3://bucket/runs", in which
-            a folder with the name of the study gets its checkpoints; None: a folder beside the store.
+            Facts about the training code, stored with the study as plain values that can be written as JSON; most users leave
+            it out. The entry "checkpoints" is a folder or an address such as "s3://bucket/runs", in which a folder with the
+            name of the study gets its checkpoints. Without this entry it is a folder beside the store.
 
         Returns
         -------
@@ -357,7 +358,7 @@ class Study:
             self.journal.append_newest(lambda ledger: [change])
 
     def enqueue(self, config: Config) -> None:
-        """Put a configuration in the queue; it is tried before the policy's own.
+        """Put a configuration in the queue; it is tried before those of the policy.
 
         Parameters
         ----------
@@ -383,30 +384,31 @@ class Study:
         checkpoints_at_most: str | None = None,
         deadline: str | float | None = None,
         should_stop: Callable[[], bool] | None = None,
-        observe: Observe | None = None,
+        observe: Observer | None = None,
         progress: bool | None = None,
     ) -> Ending:
         """Train until the rest of the budget is spent. Only one process at a time can run a study.
 
-        If the process was killed during a step, the time of that step is charged when the study runs again. Only a budget of
-        time or money is charged for it.
+        If the last process was killed during a step, the time that this step had used is now charged to a budget of time or
+        money.
 
         Parameters
         ----------
         train : callable or Runner
             Training code, as for `tune`. It may also be a runner: then no progress is shown, no `TrainingFailed` is raised,
-            and the arguments that describe a runner are ignored.
+            and `workers`, `runner`, `devices`, `live` and `checkpoints_at_most` are ignored.
         workers : int, optional
             A new number of workers. None: the number of the stored study.
         runner, devices, live, checkpoints_at_most, deadline, observe, progress
             As for `tune`.
         should_stop : callable, optional
-            Called without arguments several times a second. When it returns True, the run ends and trials are paused.
+            Called without arguments several times a second. When it returns True, the run ends as at Ctrl-C.
 
         Returns
         -------
         Ending
-            Why the run ended: `reason` is "budget", "policy", "deadline", "stopped" or "failing".
+            Why the run ended: `reason` is "budget" (it is spent), "policy" (nothing is left to train), "deadline", "stopped"
+            (by the user) or "failing" (the same failure came again and again).
 
         Raises
         ------
@@ -488,19 +490,23 @@ class Study:
     def ask(self, give_up_after: str | float | None = None) -> Order | None:
         """Return what to train next, for users who train in their own loop.
 
-        Several machines may ask and tell at the same time; together they stay within the budget.
+        It never waits. Several machines that share a store may ask and tell at the same time; together they stay within the
+        budget.
 
         Parameters
         ----------
         give_up_after : str or float, optional
-            Cancel open orders for which `tell` was not called during this time, for example "10m" or a number of seconds.
-            Steps that were not reported are not charged. None: orders are never cancelled.
+            First cancel every open order, of any machine, that has had no `tell` for this long: for example "10m" or a
+            number of seconds. Steps that were not reported are not charged, not even to a budget of time. None: orders are
+            never cancelled.
 
         Returns
         -------
         Order or None
-            Train `order.config` as trial `order.trial` up to step `order.until`, and call `tell` after each step. None:
-            there is nothing to train at the moment; if no order is open, the study is over.
+            Train `order.config` as trial `order.trial` up to step `order.until` (this step included), and call `tell` after
+            each step. A trial that was trained before continues after its step `study.trials[order.trial].steps`. None:
+            nothing can be trained now. If `study.ledger.open_orders` is empty the study is over; if not, ask again when
+            their results have been reported.
         """
         patience_s = read_duration_s(give_up_after, "give_up_after")
         self._thinking = self._thinking or Thinking()

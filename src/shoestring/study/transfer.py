@@ -37,7 +37,7 @@ def transfer_costs(
     Raises
     ------
     PolicyError
-        The spaces differ, a study has no trial that was trained to its end, or a parameter does not exist.
+        If the spaces differ, a study has no trial that was trained to its end, or a parameter does not exist.
     """
     from shoestring.policies.cost_aware.trial_costs import fit_earlier_costs  # imports SciPy
 

@@ -16,7 +16,7 @@ from shoestring.runners.make import count_steps, describe_code
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.stores.ledger_store import LedgerStore
-from shoestring.study.loop import Observe
+from shoestring.study.loop import Observer
 from shoestring.study.run_study import RunOptions, run_study
 from shoestring.study.study import Study
 
@@ -43,23 +43,26 @@ def tune(
     prices: Prices | None = None,
     initial: Sequence[Config] = (),
     progress: bool | None = None,
-    observe: Observe | None = None,
+    observe: Observer | None = None,
 ) -> Study:
     """Tune the hyperparameters of `train` until the budget is spent, and return the study.
 
-    The same call again continues a stored study. The budget, the policy and the number of workers may then change.
+    The same call again continues a stored study. The budget, the policy with its settings and the number of workers may then
+    change.
 
     Parameters
     ----------
     train : callable
         The training code: a function of a configuration that returns its loss; a generator function that yields the loss
-        after each step; or a class with `step()` and, to save checkpoints, `save(path)` and `load(path)`. Each may take a
-        `Context` as its second argument.
+        after each step; or a class that is made with a configuration and has `step()`, which returns the loss. To save
+        checkpoints the class also has `save(path)` and `load(path)`, where `path` becomes a file or a folder. If it has
+        `validate()`, this returns the loss instead of `step()`, and is called only after the steps that the policy wants to
+        be validated. Each may take a `Context` as its second argument: what the study knows about the trial.
     space : Space or mapping
         The parameters and their ranges, or a description of them as a dict.
     budget : str or Budget
         The total of the study: "400 epochs" (one step counts as one epoch), "2h" of worker time (four workers use it up in
-        half an hour), or "$20 at 2.50/h".
+        half an hour), or "$20 at 2.50/h" (an hour of one worker costs 2.50; see `Budget` for a price per machine).
     max_steps : int, optional
         The number of steps of a full training. Required, except for a plain function, which has one step.
     direction : {"min", "max"}, optional
@@ -68,7 +71,7 @@ def tune(
         What decides which trial is trained next: a name that `shoestring policies` lists, or a policy object. None: the
         policy of the stored study; in a new study, the default.
     settings : mapping, optional
-        Settings of the policy by name.
+        Settings of the policy by name. Its page lists them, and so does `shoestring policies NAME`.
     workers : int, optional
         The number of trials that are trained at the same time. With more than one, each worker is a process. None: one for
         each device, else the number of the stored study, else 1.
@@ -78,12 +81,11 @@ def tune(
     devices : str or sequence of int, optional
         The devices of the workers, for example "0,1,2,3". Each worker gets one; a device that is listed twice is shared.
     live : int, optional
-        The largest number of trials that stay in memory. In this process (the "local" runner) it counts all of them, the
-        trial in training included. None: another trial is kept in memory as long as a quarter of the memory stays free, and a
-        quarter of the GPU's memory if PyTorch uses a GPU; where free memory cannot be measured, 8 trials are kept. With
-        worker processes it counts only the paused trials. None: as many as there are workers if the training code can save
-        checkpoints, else 8. A trial that is not kept in memory continues from its checkpoint, or from its first step if there
-        is no checkpoint. Not for Ray.
+        The largest number of trials that stay in memory; not for Ray. The other trials continue from their checkpoints, or
+        from the first step if they have none. With the "local" runner all trials count, also the one in training; by default
+        there may be as many as leave a quarter of the memory free (and of the GPU's memory, if PyTorch uses one), or 8 where
+        free memory cannot be measured. With worker processes only paused trials count; by default there may be as many as
+        workers, or 8 if the training code cannot save checkpoints.
     checkpoints : str or Path, optional
         Where checkpoints are stored: a folder, or "s3://bucket/runs". None: the place of the stored study, else a folder
         beside the store.
@@ -97,31 +99,33 @@ def tune(
         Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: only in memory, so the study
         is lost when the process ends.
     seed : int, optional
-        The seed of all random choices. None: a random seed is drawn and stored.
+        The seed of all random choices. None: the seed of the stored study; in a new study, a random one.
     prices : Prices, optional
-        What an epoch budget is charged in addition to steps, such as `Prices(validate_epochs=0.5)`.
+        Prices beside that of a step, for a budget in epochs: `Prices(validate_epochs=0.5)` charges half an epoch for each
+        validation. None: only steps are charged.
     initial : sequence of mapping, optional
         Configurations to try before those of the policy.
     progress : bool, optional
         True shows the progress, False does not. None: only in a terminal or a notebook.
     observe : callable, optional
-        Called as `observe(ledger, entry)` for each new entry of the ledger, and with `None` as the entry while nothing
-        happens.
+        Called as `observe(ledger, entry)` for each new entry of the ledger, and several times a second with `None` as the
+        entry while nothing happens.
 
     Returns
     -------
     Study
-        The study; `study.best` has the best configuration, its value and its checkpoint.
+        The study; `study.best` has the best configuration, its value and its checkpoint. It is None if no step has a value.
 
     Raises
     ------
     TrainingFailed
         If no step of the training code ever worked. Its attribute `study` holds the failures.
     SpaceError, BudgetError, PolicyError, RunnerError
-        If an argument is wrong. Nothing is stored then.
+        If the space, the budget, the policy, or an option of the runner is wrong. Nothing is stored then.
     StudyError
-        If an argument is wrong, or if the stored study has another space, direction, `max_steps`, unit of the budget, prices,
-        seed or place for checkpoints. A seed or a place that is not given does not differ. Nothing is stored then.
+        If another argument is wrong, or if the stored study has another space, direction, `max_steps`, unit of the budget,
+        prices, seed or place for checkpoints. Without a seed or a place, those of the stored study are used. Nothing is
+        stored then.
     StudyInUse
         If another process runs the stored study.
 

@@ -243,7 +243,7 @@ def check_heartbeat_with_an_append(open_store: OpenStore) -> None:
         ledger = ours.append("s", ledger, an_order(1), heartbeat=Heartbeat(lease, {0: 2.5, 1: 0.0}))
     assert entries_as_text(open_store().load("s")) == entries_as_text(ledger)
     with open_store().lease("s") as lease:
-        assert dict(lease.uncharged_s) in ({}, {0: 2.5}), "nothing outlives a process in memory"
+        assert dict(lease.uncharged_s) in ({}, {0: 2.5}), "the heartbeat of the append was lost"
 
 
 def check_entries_that_are_not_durable(open_store: OpenStore) -> None:

@@ -19,7 +19,7 @@ from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.process.process_group import GroupGuard
 from shoestring.runners.process.worker import WorkerProcess, stop
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 from shoestring.runners.training.targets import Target, pack_code
 
 Values = list[float | None]
@@ -43,7 +43,7 @@ def train_in_one_piece(target: str, config: Config, steps: int) -> Values:
     list of float or None
         The value of each step.
     """
-    live = Live(Target.find(target).load(), config, max_steps=steps)
+    live = LiveTrial(Target.find(target).load(), config, max_steps=steps)
     try:
         return [live.advance(config, steps, True).value for _ in range(steps)]
     finally:

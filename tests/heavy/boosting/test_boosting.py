@@ -8,7 +8,7 @@ from typing import Any
 import boosting_code as code
 import pytest
 
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/boosting_code.py"
@@ -42,7 +42,7 @@ def test_the_resume_check_finds_plain_continuation(name: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["light", "extreme", "cat"])
 def test_every_step_adds_its_rounds(name: str, tmp_path: Path) -> None:
-    live = Live(getattr(code, name), {})
+    live = LiveTrial(getattr(code, name), {})
     for _ in range(3):
         live.advance({}, 3, True)
     model: Any = live._save.args[0]  # type: ignore[union-attr]

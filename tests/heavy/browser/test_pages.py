@@ -166,7 +166,7 @@ def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
     assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
 
 
-def test_figures_as_png(report: Path) -> None:
+def test_figures_are_written_as_png(report: Path) -> None:
     for words in (("--png", "figures"), ("--png", "figures", "--dark")):
         subprocess.run(shoestring("report", *words), cwd=report.parent, check=True, capture_output=True)
     found = {path.stem: path.read_bytes() for path in (report.parent / "figures").iterdir()}
@@ -176,7 +176,7 @@ def test_figures_as_png(report: Path) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_study_in_a_notebook(browser: Any, report: Path, theme: str) -> None:
+def test_a_study_in_a_notebook_has_the_colours_of_its_page(browser: Any, report: Path, theme: str) -> None:
     """Show two outputs as JupyterLab does: the page, not the system, says whether it is light."""
     from shoestring import Study
     from shoestring.reports.figures import style

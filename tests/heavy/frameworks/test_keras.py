@@ -8,7 +8,7 @@ import keras_code as code
 import pytest
 
 from shoestring.errors import RunnerError
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/keras_code.py"
@@ -36,7 +36,7 @@ def test_the_resume_check_finds_wrong_code(wrong: str, tmp_path: Path) -> None:
 
 
 def test_other_logged_metrics_are_stored_with_the_value() -> None:
-    live = Live(code.train, {})
+    live = LiveTrial(code.train, {})
     result = live.advance({}, 6, True)
     live.close()
     assert set(result.metrics) == {"loss"}
@@ -44,10 +44,10 @@ def test_other_logged_metrics_are_stored_with_the_value() -> None:
 
 
 def test_a_resumed_trial_that_would_start_from_nothing_is_an_error(tmp_path: Path) -> None:
-    live = Live(code.train, {})
+    live = LiveTrial(code.train, {})
     live.advance({}, 6, True)
     live.save(tmp_path / "saved")
     live.close()
-    resumed = Live(code.train_without_initial_epoch, {}, 1, tmp_path / "saved")
+    resumed = LiveTrial(code.train_without_initial_epoch, {}, 1, tmp_path / "saved")
     with pytest.raises(RunnerError, match="continues after epoch 1, not 0"):
         resumed.advance({}, 6, True)

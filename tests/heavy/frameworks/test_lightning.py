@@ -11,7 +11,7 @@ import torch
 
 from shoestring import Float, tune
 from shoestring.errors import RunnerError
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/lightning_code.py"
@@ -53,13 +53,13 @@ def test_the_resume_check_finds_wrong_code(wrong: str, tmp_path: Path) -> None:
 def test_a_resumed_trial_that_would_start_from_nothing_is_an_error(tmp_path: Path) -> None:
     note = check_resuming(f"{HERE}:train_without_checkpoint", {}, tmp_path)
     assert (note.facts["resumed"], note.facts["same"]) == (None, False)
-    live = Live(code.train_without_checkpoint, {}, 1, tmp_path / "checkpoints" / "trial-0000" / "step-000001")
+    live = LiveTrial(code.train_without_checkpoint, {}, 1, tmp_path / "checkpoints" / "trial-0000" / "step-000001")
     with pytest.raises(RunnerError, match="ckpt_path=checkpoint_of"):
         live.advance({}, 2, True)
 
 
 def test_the_error_for_an_unknown_metric_names_the_known_ones() -> None:
-    live = Live(code.train, {"monitor": "val_los"})
+    live = LiveTrial(code.train, {"monitor": "val_los"})
     with pytest.raises(
         RunnerError, match=r"no 'val_los' among the metrics that self.log has logged. Did you mean 'val_loss'"
     ):
@@ -71,7 +71,7 @@ def test_the_error_for_an_unknown_metric_names_the_known_ones() -> None:
 
 def test_an_epoch_is_validated_only_if_it_needs_a_value() -> None:
     code.NETS.clear()
-    live = Live(code.train, {"lr": 0.01})
+    live = LiveTrial(code.train, {"lr": 0.01})
     results = [live.advance({"lr": 0.01}, 4, validate) for validate in (True, False, False, True)]
     live.close()
     assert [result.value is None for result in results] == [False, True, True, False]
@@ -96,13 +96,13 @@ def test_an_online_study_changes_the_learning_rate_and_validates_some_epochs() -
 
 def test_a_new_config_is_applied_before_its_first_epoch(tmp_path: Path) -> None:
     code.NETS.clear()
-    live = Live(code.train_online, {"lr": 0.01})
+    live = LiveTrial(code.train_online, {"lr": 0.01})
     for lr in (0.01, 0.01, 0.002):
         live.advance({"lr": lr}, 4, True)
     assert code.NETS[0].applied == [0.002]
     live.save(tmp_path / "saved")
     whole = live.advance({"lr": 0.002}, 4, True).value
     live.close()
-    resumed = Live(code.train_online, {"lr": 0.002}, 3, tmp_path / "saved")
+    resumed = LiveTrial(code.train_online, {"lr": 0.002}, 3, tmp_path / "saved")
     assert resumed.advance({"lr": 0.002}, 4, True).value == whole
     resumed.close()

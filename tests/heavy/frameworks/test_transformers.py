@@ -9,7 +9,7 @@ import pytest
 import transformers_code as code
 
 from shoestring.errors import RunnerError
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 HERE = f"{Path(__file__).parent}/transformers_code.py"
@@ -37,17 +37,17 @@ def test_the_resume_check_finds_wrong_code(tmp_path: Path) -> None:
 
 
 def test_a_resumed_trial_that_would_start_from_nothing_is_an_error(tmp_path: Path) -> None:
-    live = Live(code.train, {})
+    live = LiveTrial(code.train, {})
     live.advance({}, 6, True)
     live.save(tmp_path / "saved")
     live.close()
-    resumed = Live(code.train_without_checkpoint, {}, 1, tmp_path / "saved")
+    resumed = LiveTrial(code.train_without_checkpoint, {}, 1, tmp_path / "saved")
     with pytest.raises(RunnerError, match="resume_from_checkpoint=checkpoint_of"):
         resumed.advance({}, 6, True)
 
 
 def test_an_epoch_is_evaluated_only_if_it_needs_a_value() -> None:
-    live = Live(code.train, {})
+    live = LiveTrial(code.train, {})
     results = [live.advance({}, 6, validate) for validate in (True, False, True)]
     live.close()
     assert [result.value is None for result in results] == [False, True, False]

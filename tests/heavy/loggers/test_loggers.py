@@ -36,7 +36,7 @@ def curve(study: Study, number: int) -> dict[int, float]:
     return {step: pytest.approx(value) for step, value in values if value is not None and math.isfinite(value)}
 
 
-def test_tensorboard(study: Study, tmp_path: Path) -> None:
+def test_tensorboard_has_every_value(study: Study, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     threads = threading.active_count()
@@ -54,7 +54,7 @@ def test_tensorboard(study: Study, tmp_path: Path) -> None:
         assert len(seen) == trial.steps
 
 
-def test_mlflow(study: Study, tmp_path: Path) -> None:
+def test_mlflow_has_every_value(study: Study, tmp_path: Path) -> None:
     import mlflow
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
@@ -77,7 +77,7 @@ def test_mlflow(study: Study, tmp_path: Path) -> None:
         assert run.data.metrics["___out"] == 1.0
 
 
-def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_has_every_value_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     study = tune(train, {"x": Float(0, 1)}, "14 epochs", max_steps=4, seed=2)
     log_study(study.ledger, Wandb("digits", folder=tmp_path))

@@ -143,7 +143,7 @@ def nodes(s3: str) -> Iterator[Nodes]:
 
 @pytest.fixture(scope="session")
 def connected(nodes: Nodes) -> Nodes:
-    """This process is a driver on the cluster, which has two nodes with room for two workers each."""
+    """Make this process a driver on the cluster, which has two nodes with room for two workers each."""
     nodes.connect()
     nodes.add(), nodes.add()
     return nodes
@@ -151,7 +151,7 @@ def connected(nodes: Nodes) -> Nodes:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """A bucket on a server in this process; nodes and drivers inherit its address in their environment."""
+    """Yield a bucket on a server in this process; nodes and drivers inherit its address in their environment."""
     import boto3
     from moto.server import ThreadedMotoServer
 

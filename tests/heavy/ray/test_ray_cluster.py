@@ -74,7 +74,7 @@ def test_a_stopped_study_continues_from_its_checkpoints(kind: str, s3: str, tmp_
         assert list((tmp_path / "kept").glob("trial-*/step-*")), "the driver has no checkpoints"
 
 
-def test_tune_and_its_logs(tmp_path: Path) -> None:
+def test_tune_on_a_cluster_has_the_best_model_and_its_log(tmp_path: Path) -> None:
     store = str(tmp_path / "s.db")
     study = tune(
         SlowCurve, SPACE, "10 epochs", max_steps=4, policy="asha", runner="ray", workers=2, store=store, progress=False

@@ -302,7 +302,7 @@ def test_retraining_to_a_different_value_has_its_own_exit_code(shoestring: Shoes
     assert "Warning" not in result.err
 
 
-def test_logs_of_a_command(shoestring: Shoestring) -> None:
+def test_the_logs_of_a_command_are_shown_by_trial_and_stream(shoestring: Shoestring) -> None:
     script = "echo first; printf 'a\\033[2Jb\\n'; echo warned >&2; echo 1.5"
     words = ["run", "--budget", "1 epochs", *SPACE, *STORE, "--study", "c", "--quiet", "--", "sh", "-c", script]
     shoestring(*words)

@@ -41,7 +41,7 @@ def test_nothing_may_be_given_twice() -> None:
         read_settings(["a=3", "a=4"])
 
 
-def test_settings() -> None:
+def test_settings_are_read_as_json_or_as_text() -> None:
     assert read_settings(["a=3", "b=true", 'c="x"', "d=word", "e=[1, 2]"]) == {
         "a": 3,
         "b": True,
@@ -63,7 +63,7 @@ def test_a_limit_on_validation_is_a_setting_of_the_policies_that_have_it() -> No
         add_validation_limit("ce_gp_ucb", {"validate_at_most": "9m"}, "20%")
 
 
-def test_configs(tmp_path: Path) -> None:
+def test_configs_are_read_from_lines_or_from_a_list(tmp_path: Path) -> None:
     file = tmp_path / "first.jsonl"
     rows = [{"lr": 0.1}, {"lr": 0.2}]
     file.write_text("\n".join(map(json.dumps, rows)))
@@ -165,7 +165,7 @@ def train_nothing(config: object) -> float:
     return 0.0
 
 
-def test_log_scales_of_a_table(tmp_path: Path) -> None:
+def test_log_scales_come_from_the_table_or_the_option(tmp_path: Path) -> None:
     file = tmp_path / "t.npz"
     meta = json.dumps({"objective": "loss", "direction": "min", "log": ["b"]})
     hp = np.array([[1.0, 10.0], [2.0, 20.0]])

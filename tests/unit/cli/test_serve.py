@@ -266,7 +266,7 @@ def test_the_token_comes_from_a_file_or_from_the_environment(
 # watch ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_pages_of_watch(tmp_path: Path) -> None:
+def test_watch_serves_a_page_per_study_and_a_version_that_changes(tmp_path: Path) -> None:
     where = f"sqlite:///{tmp_path}/w.db"
     study = Study.begin(SPACE, "9 epochs", name="one", policy="random_search", store=where, seed=1)
     watched = WatchedStore(where)

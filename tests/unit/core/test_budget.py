@@ -27,7 +27,7 @@ from shoestring.errors import BudgetError
         ("$ 0.5 at $3 / h", "dollars", 0.5),
     ],
 )
-def test_reads(text: str, unit: str, total: float) -> None:
+def test_a_text_becomes_an_amount_with_its_unit(text: str, unit: str, total: float) -> None:
     budget = Budget(text)
     assert (budget.unit, budget.total) == (unit, total)
 
@@ -73,7 +73,7 @@ def test_a_rate_per_machine_is_shared_by_its_workers() -> None:
     assert Budget("5 epochs").per_second(4) == 0.0
 
 
-def test_amounts_in_words() -> None:
+def test_amounts_are_shown_with_their_unit() -> None:
     assert Budget("5 epochs").show(1) == "1 epoch"
     assert Budget("5 epochs").show(2.5) == "2.5 epochs"
     assert Budget("$5 at 1/h").show(3.2) == "$3.20"
@@ -91,13 +91,13 @@ def test_amounts_in_words() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "1h and more", "h"])
-def test_durations_that_cannot_be_read(text: str) -> None:
+def test_durations_that_cannot_be_read_are_errors(text: str) -> None:
     with pytest.raises(BudgetError, match="deadline"):
         parse_duration_s(text, "deadline")
 
 
 @pytest.mark.parametrize("price", [-0.1, float("nan"), float("inf"), "1", None])
-def test_prices_out_of_range(price: float) -> None:
+def test_prices_out_of_range_are_refused(price: float) -> None:
     with pytest.raises(BudgetError) as caught:
         Prices(price)
     rule = "must be a finite number, 0 or more"

@@ -77,7 +77,7 @@ def test_the_kernel_is_positive_definite_on_distinct_configs(seed: int, n: int) 
     assert np.linalg.eigvalsh(k).min() > 1e-9
 
 
-def test_columns() -> None:
+def test_a_parameter_is_one_column_and_a_condition_adds_one() -> None:
     space = Space({"c": Choice(["a", "b"]), "n": Int(1, 4), "x": Float(0, 1, when={"c": "b"})})
     rows = encode(space, [{"c": "a", "n": 1}, {"c": "b", "n": 4, "x": 0.25}])
     np.testing.assert_allclose(rows, [[0.125, 0.5, 0.0, 0.0], [0.875, 0.25, 1.0, 1.0]])

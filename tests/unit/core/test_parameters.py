@@ -96,7 +96,7 @@ def test_values_are_accepted_as_the_ledger_reads_them_back(parameter: Any, value
         (Constant(1), 1.0),
     ],
 )
-def test_values_that_are_not_allowed(parameter: Any, value: Any) -> None:
+def test_values_outside_a_parameter_are_refused(parameter: Any, value: Any) -> None:
     with pytest.raises(ValueError, match="must be"):
         parameter.accept(value)
 
@@ -159,7 +159,7 @@ def test_levels_include_both_ends() -> None:
         ({"float": [0, 1], 5: True}, ["unknown setting 5"]),
     ],
 )
-def test_invalid_descriptions(spec: Any, words: list[str]) -> None:
+def test_invalid_descriptions_are_errors(spec: Any, words: list[str]) -> None:
     with pytest.raises(SpaceError) as caught:
         parse("lr", spec)
     assert str(caught.value).startswith("lr")

@@ -222,7 +222,7 @@ def test_the_resume_check_never_exceeds_the_budget() -> None:
         (Train(trial=1, config=X, until=1, validate="often"), ["'often'", "'each', 'last' or 'none'"]),  # type: ignore[arg-type]
     ],
 )
-def test_decisions_that_are_never_allowed(decision: Train, words: list[str]) -> None:
+def test_decisions_that_break_a_rule_are_refused(decision: Train, words: list[str]) -> None:
     with pytest.raises(DecisionError) as caught:
         place_order(train_steps(new_ledger("100 epochs"), 3), decision)
     for word in words:

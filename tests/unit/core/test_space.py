@@ -24,7 +24,7 @@ CHAIN = Space(
 )
 
 
-def test_a_chain_of_conditions() -> None:
+def test_a_chain_of_conditions_is_validated_and_survives_the_cube() -> None:
     assert CHAIN.validate({"use": False}) == {"use": False}
     assert CHAIN.validate({"use": True, "kind": "x"}) == {"use": True, "kind": "x"}
     whole = {"use": True, "kind": "y", "depth": 3, "rate": 0.25, "fixed": "f"}
@@ -175,7 +175,7 @@ def test_the_scale_of_a_listed_column_is_given_and_never_guessed() -> None:
         (["o"], "o cannot be on a log scale"),
     ],
 )
-def test_invalid_log_names(log: Any, words: str) -> None:
+def test_invalid_log_names_are_errors(log: Any, words: str) -> None:
     with pytest.raises(SpaceError) as raised:
         Space.from_configs([{"x": 0.0, "o": "a"}, {"x": 1.0, "o": "b"}], log=log)
     assert words in str(raised.value)
@@ -207,7 +207,7 @@ def test_unusual_columns_have_a_place_in_the_cube(column: list[Any]) -> None:
         ([{5: 1}], ["5 "]),
     ],
 )
-def test_invalid_lists_of_configs(rows: Any, words: list[str]) -> None:
+def test_invalid_lists_of_configs_are_errors(rows: Any, words: list[str]) -> None:
     with pytest.raises(SpaceError) as caught:
         Space.from_configs(rows)
     for word in words:
@@ -215,7 +215,7 @@ def test_invalid_lists_of_configs(rows: Any, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("config", [{"lr": 0.5}, {"lr": object()}, {}, {**ROWS[0], "n": 2}])
-def test_configs_that_are_not_a_row(config: Any) -> None:
+def test_configs_that_are_not_a_row_are_refused(config: Any) -> None:
     with pytest.raises(SpaceError, match="not one of the 3 listed configs: choose one"):
         Space.from_configs(ROWS).validate(config)
 

@@ -11,7 +11,7 @@ from thoroughness import repetitions
 from shoestring import Context
 from shoestring.errors import RunnerError
 from shoestring.integrations.sklearn import partial_fit_steps, warm_start_steps
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 CODE_FILE = f"{Path(__file__).parent}/estimators.py"
@@ -26,7 +26,7 @@ def test_resuming_changes_nothing(name: str, tmp_path: Path) -> None:
     values = []
     checkpoint = None
     for step in range(estimators.STEPS):
-        live = Live(estimators.train, config, step, checkpoint)
+        live = LiveTrial(estimators.train, config, step, checkpoint)
         values.append(live.advance(config, estimators.STEPS, True).value)
         checkpoint = tmp_path / str(step)
         live.save(checkpoint)
@@ -72,7 +72,7 @@ def test_an_estimator_without_the_method_is_an_error() -> None:
 
 
 def test_a_step_is_validated_only_if_it_needs_a_value() -> None:
-    live = Live(estimators.train, {"name": "sgd"})
+    live = LiveTrial(estimators.train, {"name": "sgd"})
     assert live.advance({"name": "sgd"}, 2, False).value is None
     assert live.advance({"name": "sgd"}, 2, True).value is not None
     live.close()

@@ -17,7 +17,7 @@ import pytest
 
 from shoestring import Context, Report
 from shoestring.integrations.stepping import Steps, stepwise
-from shoestring.runners.training.code import EndOfTraining, Live
+from shoestring.runners.training.code import EndOfTraining, LiveTrial
 from shoestring.testing.resuming import check_resuming, train_in_one_piece, train_in_pieces
 
 
@@ -68,12 +68,12 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "shoestring-fit"]
 
 
-def advance(live: Live) -> float | None:
+def advance(live: LiveTrial) -> float | None:
     return live.advance(dict(live._context.config), 6, True).value
 
 
 def test_the_steps_equal_those_of_the_whole_run() -> None:
-    live = Live(train, {"seed": 1})
+    live = LiveTrial(train, {"seed": 1})
     assert [advance(live) for _ in range(6)] == whole_run(1)
     with pytest.raises(EndOfTraining):
         advance(live)
@@ -84,7 +84,7 @@ def test_a_resumed_run_equals_the_whole_run(tmp_path: Path) -> None:
     values: list[float | None] = []
     checkpoint = None
     for step in (0, 2, 4):
-        live = Live(train, {"seed": 1}, step, checkpoint)
+        live = LiveTrial(train, {"seed": 1}, step, checkpoint)
         values += [advance(live), advance(live)]
         checkpoint = tmp_path / str(step)
         live.save(checkpoint)
@@ -94,18 +94,18 @@ def test_a_resumed_run_equals_the_whole_run(tmp_path: Path) -> None:
 
 
 def test_the_saved_random_state_is_that_of_the_step(tmp_path: Path) -> None:
-    live = Live(train, {"seed": 1})
+    live = LiveTrial(train, {"seed": 1})
     advance(live)
     random.seed(5)
     np.random.seed(5)
     live.save(tmp_path / "a")
     live.close()
-    assert advance(Live(train, {"seed": 1}, 1, tmp_path / "a")) == whole_run(1)[1]
+    assert advance(LiveTrial(train, {"seed": 1}, 1, tmp_path / "a")) == whole_run(1)[1]
     gc.collect()
 
 
 def test_trials_that_take_turns_do_not_disturb_each_other() -> None:
-    lives = [Live(train, {"seed": seed}) for seed in (1, 2, 3)]
+    lives = [LiveTrial(train, {"seed": seed}) for seed in (1, 2, 3)]
     rounds = [[advance(live) for live in lives] for _ in range(6)]
     assert [list(values) for values in zip(*rounds, strict=True)] == [whole_run(1), whole_run(2), whole_run(3)]
     for live in lives:
@@ -261,7 +261,7 @@ def test_a_value_that_is_not_needed_may_be_none_and_the_config_is_current() -> N
 
         yield from stepwise(fit, context)
 
-    live = Live(code, {"x": 1})
+    live = LiveTrial(code, {"x": 1})
     assert live.advance({"x": 1}, 9, True).value == 1.0
     result = live.advance({"x": 2}, 9, False)
     assert (result.value, result.cost.train, result.cost_reported) == (None, 2.5, True)
@@ -277,7 +277,7 @@ def test_metrics_and_max_steps_are_passed_on() -> None:
 
         yield from stepwise(fit, context)
 
-    live = Live(train, {}, max_steps=2)
+    live = LiveTrial(train, {}, max_steps=2)
     assert [live.advance({}, 1, True).metrics for _ in range(2)] == [{"step": 0.0}, {"step": 1.0}]
     with pytest.raises(EndOfTraining):
         live.advance({}, 3, True)

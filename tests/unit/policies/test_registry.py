@@ -179,7 +179,7 @@ def test_an_unknown_name_gives_all_names(name: str) -> None:
         policies.make(name)
 
 
-@pytest.mark.parametrize("name", sorted(other_names._INSTEAD))
+@pytest.mark.parametrize("name", sorted(other_names._ADVICE))
 def test_advice_mentions_policies_that_exist(name: str) -> None:
     advice = other_names.advise(name)
     assert advice is not None

@@ -217,7 +217,9 @@ def test_a_prediction_of_the_best_value_is_compared_with_the_best_value() -> Non
 
 def test_predicted_ends_of_new_configurations_stand_side_by_side() -> None:
     history = read_predicted_history("s", study("cost_aware_ei", budget="200s"))
-    for figure in figures_of(draw_expected(history)):
+    figures = figures_of(draw_expected(history))
+    assert figures
+    for figure in figures:
         assert "chosen" in figure.svg
         assert 'class="band"' not in figure.svg
         assert "full training" in figure.sentence

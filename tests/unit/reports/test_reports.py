@@ -116,19 +116,19 @@ def test_the_live_view_ends_with_a_ledger_that_others_have_appended_to() -> None
 
 def test_a_slow_policy_is_announced_once_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     slow = make_ledger(count=6, thinking_s=0.9, train_s=1.0)
-    warning = messages.warn_of_slow_policy(slow)
+    warning = messages.describe_slow_policy(slow)
     assert warning == (
         "decisions took 5.4 s of 11.4 s so far, and count towards the budget: asha is too slow for such short steps. "
         "Choose a faster policy (sequential_halving, asha) or longer steps"
     )
     assert (
-        messages.warn_of_slow_policy(make_ledger(count=6, thinking_s=0.9, train_s=3.0)) is None
+        messages.describe_slow_policy(make_ledger(count=6, thinking_s=0.9, train_s=3.0)) is None
     )  # less than a quarter
     assert (
-        messages.warn_of_slow_policy(make_ledger(count=6, thinking_s=0.1, train_s=0.01)) is None
+        messages.describe_slow_policy(make_ledger(count=6, thinking_s=0.1, train_s=0.01)) is None
     )  # too few seconds to judge
-    assert messages.warn_of_slow_policy(make_ledger(count=2, thinking_s=9.0)) is None
-    assert messages.warn_of_slow_policy(make_ledger("100 epochs", count=6, thinking_s=0.9)) is None  # not charged
+    assert messages.describe_slow_policy(make_ledger(count=2, thinking_s=9.0)) is None
+    assert messages.describe_slow_policy(make_ledger("100 epochs", count=6, thinking_s=0.9)) is None  # not charged
     lines = LineProgress()
     for _ in range(2):
         lines(slow, slow.orders[-1])

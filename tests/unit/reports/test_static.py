@@ -178,7 +178,7 @@ def no_rasteriser() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_rasteriser")
-def test_png_without_its_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_png_without_its_package_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
@@ -191,7 +191,7 @@ def test_png_without_its_package(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("no_rasteriser")
-def test_png_without_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_png_without_a_font_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class FontlessRasteriser:
         @staticmethod
         def svg_to_bytes(svg_string: str, **_: float) -> bytes:

@@ -100,7 +100,7 @@ def test_each_worker_process_has_its_device_before_its_imports(bench: Callable[.
 
 
 def train_on_first_device(it: Bench) -> None:
-    """One step of two trials, one after the other, while the second worker has something else to do."""
+    """Train one step of two trials on the first worker, one after the other, while the second worker is busy."""
     it.runner._numbered_workers.occupy(1)
     it.train(1, trial=0)
     it.train(1, trial=1)

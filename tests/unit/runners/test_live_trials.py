@@ -16,7 +16,7 @@ from shoestring.runners.local import free_memory as memory
 from shoestring.runners.local.free_memory import MemoryState, is_out_of_memory, read_memory
 from shoestring.runners.local.live_trials import LiveTrials
 from shoestring.runners.runner import DEFAULT_LIVE_TRIALS
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 
 MB = 2**20
 
@@ -43,7 +43,7 @@ class Machine:
         """Return how many trials were in memory after the first order of each trial."""
         alive = []
         for trial in range(len(self.sizes)):
-            self.lives.train(trial, 0, lambda: Live(counting, {}))
+            self.lives.switch_to(trial, 0, lambda: LiveTrial(counting, {}))
             self.lives._read_again_at = float("-inf")  # reading the memory takes no time on this machine
             for surplus, _ in self.lives.find_surplus():
                 self.lives.drop(surplus)
@@ -74,7 +74,7 @@ def test_one_trial_stays_when_other_processes_use_the_memory() -> None:
 def test_the_least_recently_used_are_moved_first() -> None:
     lives = LiveTrials(limit=2)
     for trial, resumable_step in ((0, 0), (1, 0), (0, 0), (2, 0)):
-        lives.train(trial, resumable_step, lambda: Live(counting, {}))
+        lives.switch_to(trial, resumable_step, lambda: LiveTrial(counting, {}))
     assert [trial for trial, _ in lives.find_surplus()] == [1]
 
 
@@ -82,7 +82,7 @@ def test_eight_trials_stay_where_memory_cannot_be_measured() -> None:
     lives = LiveTrials(read=list)
     lives.start()
     for trial in range(DEFAULT_LIVE_TRIALS + 3):
-        lives.train(trial, 0, lambda: Live(counting, {}))
+        lives.switch_to(trial, 0, lambda: LiveTrial(counting, {}))
     assert [trial for trial, _ in lives.find_surplus()] == [0, 1, 2]
 
 
@@ -95,7 +95,7 @@ def test_reading_memory_takes_a_hundredth_of_the_time() -> None:
 
     lives = LiveTrials(read=read)
     for trial in range(50):
-        lives.train(trial, 0, lambda: Live(counting, {}))
+        lives.switch_to(trial, 0, lambda: LiveTrial(counting, {}))
         lives.find_surplus()
         lives._read_again_at = float("inf")  # as if reading had taken long
     assert len(reads) == 1
@@ -112,7 +112,7 @@ def test_each_trial_has_the_random_generators_to_itself() -> None:
         lives, values = LiveTrials(limit=9), dict[int, list[float | None]]()
         for trial in trials:
             values_of_trial = values.setdefault(trial, [])
-            live = lives.train(trial, len(values_of_trial), lambda seed=trial: Live(noisy, {"seed": seed}))  # type: ignore[misc]
+            live = lives.switch_to(trial, len(values_of_trial), lambda seed=trial: LiveTrial(noisy, {"seed": seed}))  # type: ignore[misc]
             values_of_trial.append(live.advance({"seed": trial}, 9, True).value)
         return values
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runner_bench import checks
 
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.budget import Budget
@@ -365,10 +366,6 @@ def test_a_save_that_fails_is_a_failure_of_that_step(tmp_path: Path) -> None:
 
 
 # the resume check ----------------------------------------------------------------------------------------------------
-
-
-def checks(entries: list[Entry]) -> list[Note]:
-    return [entry for entry in entries if isinstance(entry, Note) and entry.topic == "check"]
 
 
 @pytest.mark.parametrize("broken", [False, True])

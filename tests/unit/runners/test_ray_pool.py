@@ -86,7 +86,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeClusterRay:
 
 @pytest.fixture
 def pool(ray: FakeClusterRay, tmp_path: Path) -> WorkerPool:
-    """Two workers, on the nodes `a` and `b`, whose monitors have spoken."""
+    """Return a pool with two workers, on the nodes `a` and `b`, whose monitors have answered."""
     pool = WorkerPool(RayCluster(), b"", Checkpoints(tmp_path), 2)
     pool.open(is_store_needed=True)
     answer_hello(ray, "a", "b")

@@ -26,7 +26,7 @@ def write(path: Path, values: Any, *, fidelity: str | None = "epoch", hp: Any = 
     return path
 
 
-def test_curves_costs_and_configs(tmp_path: Path) -> None:
+def test_a_table_gives_its_configs_curves_and_costs(tmp_path: Path) -> None:
     path = write(tmp_path / "t.npz", [[3, 2, 1], [5, 4, NAN]], cost=[[1, 3, 6], [2, 4, NAN]], eval_cost=[0.5, 0.25])
     table = Table.load(path)
     assert table.configs == [{"lr": 0.1, "net": "cnn"}, {"lr": 1.0, "net": "mlp"}]
@@ -48,7 +48,7 @@ def test_missing_costs_are_a_second_a_step_and_costs_of_a_whole_run_are_spread(t
     assert np.allclose(spread.costs_s, np.array([[2, 2, 2, 2], [1.5, 1.5, 0, 0]]))
 
 
-def test_one_number_a_config_and_repeats(tmp_path: Path) -> None:
+def test_a_table_of_single_values_has_one_step_and_repeats_are_averaged(tmp_path: Path) -> None:
     one = Table.load(write(tmp_path / "one.npz", [3.0, 2.0], fidelity=None, cost=[10.0, 20.0]))
     assert (one.values.tolist(), one.costs_s.tolist()) == ([[3.0], [2.0]], [[10.0], [20.0]])
     repeats = [[1.0, 3.0], [5.0, NAN], [NAN, NAN]]
@@ -61,7 +61,7 @@ def test_one_number_a_config_and_repeats(tmp_path: Path) -> None:
     assert math.isnan(outcome.value or 0.0)  # no value at all: diverged at its first step
 
 
-def test_values_missing_inside_a_curve_and_costs_that_jump_back(tmp_path: Path) -> None:
+def test_a_value_missing_inside_a_curve_diverged_and_no_cost_is_negative(tmp_path: Path) -> None:
     table = Table.load(write(tmp_path / "t.npz", [[3, NAN, 1], [NAN] * 3], cost=[[1, 0.5, 2], [NAN, NAN, NAN]]))
     assert list(table.lengths) == [3, 1]
     inside = table.step(table.configs[0], 2)
@@ -83,7 +83,7 @@ def test_thinning_keeps_the_last_value_and_all_the_time_of_a_block(tmp_path: Pat
     assert Table.load(path, max_steps=10).max_steps == Table.load(path, max_steps=99).max_steps == 10
 
 
-def test_rows_and_subsets(tmp_path: Path) -> None:
+def test_rows_and_subsets_are_chosen_in_the_given_order(tmp_path: Path) -> None:
     path = write(tmp_path / "t.npz", [[3.0], [2.0], [1.0]], eval_cost=0.5)
     table = Table.load(path, rows=[2, 0])
     assert table.values.tolist() == [[1.0], [3.0]]
@@ -91,7 +91,7 @@ def test_rows_and_subsets(tmp_path: Path) -> None:
     assert table.subset([1]).eval_costs_s.tolist() == [0.5]
 
 
-def test_inactive_parameters_whole_numbers_and_repeated_runs(tmp_path: Path) -> None:
+def test_configs_leave_out_inactive_parameters_and_number_repeated_runs(tmp_path: Path) -> None:
     hp = [[1, NAN], [2, 1], [2, 1], [3, 0]]
     table = Table.load(write(tmp_path / "t.npz", [[1.0]] * 4, hp=hp))
     assert table.configs == [
@@ -103,7 +103,7 @@ def test_inactive_parameters_whole_numbers_and_repeated_runs(tmp_path: Path) -> 
     assert table.space().size == 4
 
 
-def test_a_study_runs_on_it(tmp_path: Path) -> None:
+def test_a_study_runs_on_a_table(tmp_path: Path) -> None:
     values = np.linspace(1, 0, 12)[:, None] + 1 / np.arange(1, 10)
     table = Table.load(write(tmp_path / "t.npz", -values, meta={"direction": "max"}))
     policy = policies.make("sequential_halving")

@@ -14,7 +14,7 @@ import pytest
 
 from shoestring.core.ledger.budget import MAX_SECONDS
 from shoestring.errors import RunnerError
-from shoestring.runners.training.code import Context, EndOfTraining, Live, Report, can_save, read_metrics, shape_of
+from shoestring.runners.training.code import Context, EndOfTraining, LiveTrial, Report, can_save, read_metrics, shape_of
 
 
 def function(config: Any) -> float:
@@ -59,7 +59,7 @@ class Validating:
         return 0.5
 
 
-def test_shapes() -> None:
+def test_the_shape_of_training_code_and_whether_it_can_save_are_recognised() -> None:
     assert [shape_of(t) for t in (function, generator, Trainer, functools.partial(generator, {}))] == [
         "function",
         "generator",
@@ -95,19 +95,19 @@ def test_other_objects_are_not_training_code(target: Any, parts: list[str]) -> N
 
 
 @pytest.mark.parametrize("target", [lambda *args: args[0]["x"], lambda c, scale=2: c["x"], lambda c, *, k=1: c["x"]])
-def test_optional_arguments(target: Any) -> None:
-    assert Live(target, {"x": 1.5}).advance({"x": 1.5}, 1, True).value == 1.5
+def test_optional_arguments_are_not_filled(target: Any) -> None:
+    assert LiveTrial(target, {"x": 1.5}).advance({"x": 1.5}, 1, True).value == 1.5
 
 
 def test_a_function_is_one_step() -> None:
-    live = Live(function, {"x": 2})
+    live = LiveTrial(function, {"x": 2})
     result = live.advance({"x": 2}, 1, True)
     assert (result.value, live.step, live.can_save) == (2.0, 1, False)
     assert result.cost.train >= 0
 
 
 def test_a_generator_is_suspended_between_steps_and_ends(tmp_path: Path) -> None:
-    live = Live(generator, {"x": 1.0})
+    live = LiveTrial(generator, {"x": 1.0})
     assert live.can_save is None
     assert [live.advance({"x": 1.0}, 3, True).value for _ in range(3)] == [1.0, 2.0, 3.0]
     assert live.can_save
@@ -120,9 +120,9 @@ def test_a_generator_is_suspended_between_steps_and_ends(tmp_path: Path) -> None
 
 
 def test_a_resumed_generator_gets_its_checkpoint_and_step(tmp_path: Path) -> None:
-    live = Live(generator, {"x": 0.0}, step=2, checkpoint=tmp_path / "c")
+    live = LiveTrial(generator, {"x": 0.0}, step=2, checkpoint=tmp_path / "c")
     assert live.advance({"x": 0.0}, 3, True).value == 2.0
-    assert (live.step, live.resumed_at) == (3, 2)
+    assert (live.step, live.start_step) == (3, 2)
 
 
 def test_the_context_is_kept_up_to_date() -> None:
@@ -134,17 +134,17 @@ def test_the_context_is_kept_up_to_date() -> None:
             assert context.max_steps == 9
             yield 0.0
 
-    live = Live(watching, {"x": 1}, max_steps=9)
+    live = LiveTrial(watching, {"x": 1}, max_steps=9)
     live.advance({"x": 1}, 2, False)
     live.advance({"x": 2}, 5, True)  # the config changes during training: the same dict has new values
     assert contexts == [({"x": 1}, 0, 2, False, None), ({"x": 2}, 1, 5, True, None)]
 
 
 def test_a_class_saves_and_loads(tmp_path: Path) -> None:
-    live = Live(Trainer, {})
+    live = LiveTrial(Trainer, {})
     assert [live.advance({}, 2, True).value for _ in range(2)] == [1.0, 2.0]
     live.save(tmp_path / "t")
-    again = Live(Trainer, {}, step=2, checkpoint=tmp_path / "t")
+    again = LiveTrial(Trainer, {}, step=2, checkpoint=tmp_path / "t")
     result = again.advance({}, 3, True)
     assert result.value == 3.0
     assert result.cost.setup >= 0
@@ -152,7 +152,7 @@ def test_a_class_saves_and_loads(tmp_path: Path) -> None:
 
 def test_validate_is_called_only_for_steps_to_validate() -> None:
     Validating.validated = 0
-    live = Live(Validating, {})
+    live = LiveTrial(Validating, {})
     assert [live.advance({}, 3, validate).value for validate in (True, False, True)] == [0.5, None, 0.5]
     assert Validating.validated == 2
 
@@ -170,22 +170,22 @@ def test_validate_is_called_only_for_steps_to_validate() -> None:
     ],
 )
 def test_values_become_floats(reported: Any, value: float | None) -> None:
-    result = Live(lambda config: reported, {}).advance({}, 1, True).value
+    result = LiveTrial(lambda config: reported, {}).advance({}, 1, True).value
     assert result == value or (value is not None and math.isnan(value) and result is not None and math.isnan(result))
 
 
 @pytest.mark.parametrize("reported", ["good", [1, 2], {"loss": 1}, 1j, 10**400, object()])
 def test_values_that_are_not_numbers_are_refused(reported: Any) -> None:
-    live = Live(lambda config: reported, {})
+    live = LiveTrial(lambda config: reported, {})
     with pytest.raises(TypeError, match="report a number, None or a Report"):
         live.advance({}, 1, True)
     assert (live.step, live.is_between_steps) == (0, False)
 
 
 def test_costs_may_be_reported() -> None:
-    result = Live(lambda config: Report(1.0, cost=2.5), {}).advance({}, 1, True).cost
+    result = LiveTrial(lambda config: Report(1.0, cost=2.5), {}).advance({}, 1, True).cost
     assert (result.setup, result.train, result.validate) == (0.0, 2.5, 0.0)
-    result = Live(lambda config: Report(1.0, cost={"setup": 1, "validate": 3}), {}).advance({}, 1, True).cost
+    result = LiveTrial(lambda config: Report(1.0, cost={"setup": 1, "validate": 3}), {}).advance({}, 1, True).cost
     assert (result.setup, result.train, result.validate) == (1, 0.0, 3)
 
 
@@ -193,7 +193,7 @@ def test_costs_may_be_reported() -> None:
 def test_wrong_costs_are_refused(cost: Any) -> None:
     rule = f"must be seconds from 0 to {MAX_SECONDS:g}, or such seconds for setup, train and validate"
     with pytest.raises(ValueError, match=re.escape(f"the reported cost {cost!r} {rule}")):
-        Live(lambda config: Report(1.0, cost=cost), {}).advance({}, 1, True)
+        LiveTrial(lambda config: Report(1.0, cost=cost), {}).advance({}, 1, True)
 
 
 def test_closing_a_generator_that_raises_is_not_an_error() -> None:
@@ -203,7 +203,7 @@ def test_closing_a_generator_that_raises_is_not_an_error() -> None:
         finally:
             raise RuntimeError("not like this")
 
-    live = Live(refuse_to_end, {})
+    live = LiveTrial(refuse_to_end, {})
     live.advance({}, 1, True)
     live.close()
 
@@ -246,4 +246,4 @@ def test_metrics_are_in_the_result_of_a_step() -> None:
     def train(config: Any) -> Iterator[Report]:
         yield Report(1.0, metrics={"acc": 0.9})
 
-    assert Live(train, {}).advance({}, 1, True).metrics == {"acc": 0.9}
+    assert LiveTrial(train, {}).advance({}, 1, True).metrics == {"acc": 0.9}

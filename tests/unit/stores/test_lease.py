@@ -245,7 +245,7 @@ def test_the_time_since_the_last_heartbeat_is_charged(store: SqlStore, ago_s: fl
 
 
 def test_seconds_of_an_expensive_worker_have_their_price_factor(store: SqlStore) -> None:
-    """Also after several take-overs, and for the added heartbeat."""
+    """This also holds after several take-overs, and for the heartbeat interval that is added."""
     crash(store, {0: PricedSeconds(2.0, 2.5), 1: 3.0})
     for _ in range(2):
         with open_again(store).lease("s") as lease:
@@ -254,7 +254,7 @@ def test_seconds_of_an_expensive_worker_have_their_price_factor(store: SqlStore)
 
 
 def test_no_time_is_added_twice(store: SqlStore) -> None:
-    """Holders that took over and ended before the charge was stored, by a crash or regularly."""
+    """Holders take over and end, by a crash or regularly, before the charge is stored."""
     crash(store, {0: 2.0})
     for _ in range(3):
         lease = open_again(store).lease("s")
@@ -293,9 +293,10 @@ def test_nothing_is_appended_after_the_lease_was_taken_over(store: SqlStore) -> 
 @examples(5, thorough=15)
 @given(crashes=st.lists(st.sets(st.sampled_from(["beat before", "charge", "step", "beat after"])), max_size=3))
 def test_a_lost_step_is_charged_once(crashes: list[set[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One holder crashes at a step; others take over and crash in turn, wherever in their work.
+    """One holder crashes at a step; others take over and crash in turn, at any point of their work.
 
-    Two seconds were heard of the first step; each crash adds the heartbeat that it may have worked on for.
+    Heartbeats reported two seconds of the first step. Each crash adds one heartbeat interval, because the holder may have
+    worked for so long after its last heartbeat.
     """
     address = f"sqlite:///{tmp_path_factory.mktemp('lives')}/store.db"
     store = SqlStore(address)
@@ -335,23 +336,23 @@ def test_quick_entries_wait_for_the_disk_ten_times_a_second(monkeypatch: pytest.
     monkeypatch.setattr("shoestring.stores.ledger_store.time.monotonic", lambda: now[0])
     heart = heartbeat.HeartbeatThread(lambda: beats.append(now[0]))
     try:
-        assert heart.wait_for_disk()
+        assert heart.should_wait_for_disk()
         now[0] += 0.05
-        assert not heart.wait_for_disk()
+        assert not heart.should_wait_for_disk()
         for _ in range(500):
             if beats:
                 break
             time.sleep(0.01)
         assert beats, "a heartbeat takes the others to the disk"
         now[0] += 0.06
-        assert heart.wait_for_disk()
+        assert heart.should_wait_for_disk()
     finally:
         heart.stop()
 
 
 def test_every_append_of_a_run_stores_the_running_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store knows the start of each step when the step begins."""
-    monkeypatch.setattr(heartbeat, "_TO_DISK_S", 60.0)  # no heartbeat of the thread comes between
+    monkeypatch.setattr(heartbeat, "_DISK_INTERVAL_S", 60.0)  # no heartbeat of the thread comes between
     store = SqlStore(f"sqlite:///{tmp_path}/run.db")
     study = Study.begin({"x": {"float": [0, 1]}}, "1h", store=store, max_steps=3, policy="random_search", seed=1)
     recorded: list[tuple[str, dict[str, float]]] = []

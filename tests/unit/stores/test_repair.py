@@ -48,7 +48,7 @@ def check_unchanged(folder: Path) -> Iterator[None]:
     assert state() == before
 
 
-def test_a_row_that_was_changed(tmp_path: Path) -> None:
+def test_entries_before_a_changed_row_are_copied(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     file = tmp_path / "old" / "store.db"
     ledger = begin(file)
@@ -66,7 +66,7 @@ def test_a_row_that_was_changed(tmp_path: Path) -> None:
     assert len(store.append("s", n_copied, Note(topic="more"))) == 21
 
 
-def test_a_missing_row(tmp_path: Path) -> None:
+def test_entries_before_a_missing_row_are_copied(tmp_path: Path) -> None:
     ledger = begin(tmp_path / "store.db")
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute("DELETE FROM entries WHERE study = 's' AND seq = 20")
@@ -112,7 +112,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Ledger]:
 
 @examples(10, thorough=30)
 @given(seed=st.integers(0, 10_000), cut=st.booleans())
-def test_any_destroyed_page(
+def test_after_a_destroyed_page_exactly_the_good_entries_are_copied(
     whole: tuple[bytes, Ledger], tmp_path_factory: pytest.TempPathFactory, seed: int, cut: bool
 ) -> None:
     """With a page of noise, or a file cut short, the entries that are read are always the first entries of the study."""
@@ -164,7 +164,7 @@ def test_most_destroyed_pages_cost_only_later_entries(tmp_path: Path) -> None:
     assert sum(count > 0 for count in n_copied) > len(n_copied) / 2
 
 
-def test_a_destroyed_beginning(tmp_path: Path) -> None:
+def test_nothing_can_be_copied_from_a_file_with_a_destroyed_beginning(tmp_path: Path) -> None:
     file = tmp_path / "store.db"
     begin(file)
     data = file.read_bytes()
@@ -173,7 +173,7 @@ def test_a_destroyed_beginning(tmp_path: Path) -> None:
         repair(str(file), "s", str(tmp_path / "new.db"))
 
 
-def test_refused_repairs(tmp_path: Path) -> None:
+def test_a_repair_that_would_overwrite_or_finds_nothing_is_refused(tmp_path: Path) -> None:
     file, new = tmp_path / "store.db", tmp_path / "new.db"
     ledger = begin(file)
     with pytest.raises(StoreError, match=r"there is no such study\. Did you mean 'other'"):

@@ -19,7 +19,7 @@ from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entri
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(snapshots, "_MIN_NEW_ENTRIES_AT_REST", 1)
+    monkeypatch.setattr(snapshots, "_MIN_NEW_ENTRIES_AT_END", 1)
     return tmp_path / "store.db"
 
 
@@ -152,7 +152,7 @@ def test_a_change_of_the_first_row_is_noticed(file: Path) -> None:
         SqlStore(f"sqlite:///{file}").load("s")
 
 
-def test_rows_cut_off_behind_and_before_the_snapshot(file: Path) -> None:
+def test_a_study_cut_off_behind_or_before_the_snapshot_is_read_up_to_there(file: Path) -> None:
     truth = write_study(file)
     tamper(file, "DELETE FROM entries WHERE seq > 15")
     assert entries_as_text(SqlStore(f"sqlite:///{file}").load("s")) == entries_as_text(truth.fork(16))

@@ -100,13 +100,13 @@ def test_reading_creates_no_file(file: Path) -> None:
         ("nonsense", "is not an address"),
     ],
 )
-def test_an_address_that_cannot_be_used(address: str, text: str) -> None:
+def test_an_address_that_cannot_be_used_is_an_error(address: str, text: str) -> None:
     with pytest.raises(StoreError, match=text) as caught:
         SqlStore(address)
     assert address in str(caught.value)
 
 
-def test_postgresql_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgresql_without_its_driver_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"psycopg.*shoestring\[postgresql\]"):
         SqlStore("postgresql://127.0.0.1/db")
@@ -124,7 +124,7 @@ def test_postgresql_has_no_path_and_hides_its_password() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_study_has_a_name(file: Path) -> None:
+def test_a_study_needs_a_printable_name(file: Path) -> None:
     for name in ("", "two\nlines", "\x00", "\udcff"):
         with pytest.raises(StoreError, match="printable"):
             SqlStore(f"sqlite:///{file}").append(name, None, an_opening())
@@ -202,7 +202,7 @@ def small_disk() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_disk")
-def test_a_full_disk(file: Path) -> None:
+def test_a_full_disk_loses_no_stored_entry(file: Path) -> None:
     store = SqlStore(f"sqlite:///{file}")
     ledger = store.append("s", None, an_opening(), an_order(0))
     big = Note(topic="big", facts={"text": "x" * 5000})
@@ -256,7 +256,7 @@ def test_a_damaged_study_does_not_affect_others(file: Path) -> None:
 
 
 @pytest.mark.parametrize("n_pages", [2, 3, 4])
-def test_a_file_cut_short(file: Path, n_pages: int) -> None:
+def test_a_file_cut_short_is_an_error_with_a_remedy(file: Path, n_pages: int) -> None:
     ledger = begin(file, entries=60)
     data = file.read_bytes()
     file.write_bytes(data[: 4096 * n_pages])
@@ -266,7 +266,7 @@ def test_a_file_cut_short(file: Path, n_pages: int) -> None:
     assert -1 <= error.last_good < len(ledger)
 
 
-def test_a_file_that_is_not_a_database(file: Path) -> None:
+def test_a_file_that_is_not_a_database_is_an_error(file: Path) -> None:
     file.write_text("lr,loss\n0.1,0.5\n" * 100)
     assert "not a database" in str(refusal(file))
     file.unlink()
@@ -277,7 +277,7 @@ def test_a_file_that_is_not_a_database(file: Path) -> None:
         SqlStore(f"sqlite:///{missing}").append("s", None, an_opening())
 
 
-def test_another_program_s_tables(file: Path) -> None:
+def test_tables_of_another_program_are_left_unchanged(file: Path) -> None:
     tamper(file, "CREATE TABLE entries (title TEXT)")
     before = file.read_bytes()
     assert "no such column" in str(refusal(file))
@@ -285,13 +285,13 @@ def test_another_program_s_tables(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_a_file_locked_by_another_program(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_locked_by_another_program_is_tried_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = begin(file)
     monkeypatch.setattr(files, "BUSY_S", 0.05)
     monkeypatch.setattr(database, "RETRY_S", 0.2)
     store = SqlStore(f"sqlite:///{file}")
     messages: list[str] = []
-    store.on_trouble = messages.append
+    store.on_outage = messages.append
     with closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked: another program has locked it"):
@@ -302,7 +302,7 @@ def test_a_file_locked_by_another_program(file: Path, monkeypatch: pytest.Monkey
     assert entries_as_text(store.append("s", ledger, an_order(0))) == entries_as_text(store.load("s"))
 
 
-# others --------------------------------------------------------------------------------------------------------------
+# other processes -----------------------------------------------------------------------------------------------------
 
 
 def test_refresh_verifies_only_new_rows(file: Path) -> None:
@@ -321,7 +321,7 @@ def test_refresh_verifies_only_new_rows(file: Path) -> None:
     assert caught.value.last_good == 3
 
 
-def test_a_study_that_was_deleted(file: Path) -> None:
+def test_a_study_that_was_deleted_is_an_error(file: Path) -> None:
     ledger = begin(file)
     with pytest.raises(StoreError, match="has the file been replaced"):
         SqlStore(f"sqlite:///{file.parent}/another.db").refresh("s", ledger)
@@ -332,7 +332,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["append", "stale"
 
 @examples(9, thorough=25)
 @given(steps=STEPS)
-def test_two_writers_against_a_plain_list(
+def test_two_writers_give_the_list_of_the_accepted_entries(
     steps: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Whatever two handles do in any order, the study is the list of the accepted entries."""
@@ -417,7 +417,7 @@ def race(address: str, writers: int = 3, many: int = 20) -> None:
         assert [note.facts["n"] for note in notes if note.topic == f"writer {number}"] == list(range(many))
 
 
-def test_concurrent_processes(file: Path) -> None:
+def test_concurrent_processes_lose_and_repeat_no_entry(file: Path) -> None:
     race(f"sqlite:///{file}")
 
 
@@ -446,21 +446,23 @@ def test_heartbeats_are_written_while_entries_are_appended(file: Path) -> None:
     assert entries_as_text(SqlStore(f"sqlite:///{file}").load("s")) == entries_as_text(ledger)
 
 
-def test_a_file_that_another_process_creates_at_the_same_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_be_created_by_another_process_at_the_same_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite does not wait while another process changes the journal mode: it reports "locked" at once, so we try again."""
     refusals = iter([True, True])
     transaction = database.Database.transaction
 
     def refused(self: database.Database, **how: bool) -> AbstractContextManager[Connection]:
         if next(refusals, False):
-            raise database.Away("database is locked")
+            raise database.StoreUnavailable("database is locked")
         return transaction(self, **how)
 
     monkeypatch.setattr(database.Database, "transaction", refused)
     database.Database(f"sqlite:///{file}").make_tables()
     assert next(refusals, None) is None
     monkeypatch.setattr(files, "BUSY_S", 0.0)
-    monkeypatch.setattr(database.Database, "transaction", lambda self: (_ for _ in ()).throw(database.Away("locked")))
+    monkeypatch.setattr(
+        database.Database, "transaction", lambda self: (_ for _ in ()).throw(database.StoreUnavailable("locked"))
+    )
     with pytest.raises(StoreError, match="locked"):
         database.Database(f"sqlite:///{file}").make_tables()
 

@@ -26,7 +26,7 @@ def grow(ledger: Ledger, *entries: Entry) -> Ledger:
 
 
 def make_ledger(budget: str = "100 epochs") -> Ledger:
-    """Trial 0 went to step 3 and was best at step 2; 1 diverged at step 1; 2 failed at step 2; 3 was never trained."""
+    """Return a study: trial 0 ends at step 3, its best is step 2; 1 diverges at step 1; 2 fails at step 2; 3 is not trained."""
     definition = StudyDefinition(
         space=Space({"x": Float(0, 1)}), budget=Budget(budget), policy="random_search", settings={}, seed=0, max_steps=3
     )
@@ -50,10 +50,6 @@ def make_ledger(budget: str = "100 epochs") -> Ledger:
 @dataclass(frozen=True)
 class OneStepEach:
     name: ClassVar[str] = "one_step_each"
-
-    @classmethod
-    def small(cls) -> OneStepEach:
-        return cls()
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if len(ledger.trials) == ledger.space.size:

@@ -94,7 +94,7 @@ def test_observers_are_called_in_order_for_each_entry() -> None:
     study = Study.begin(SPACE, "1 epoch", policy="random_search")
     run = StudyRun(study, loss, RunOptions(observe=observer("user"), progress=False))
     with run.view:
-        ending = run.spend(also=observer("caller"))
+        ending = run.spend(observer=observer("caller"))
     assert (ending.reason, study.ending) == ("budget", ending)
     assert calls == ["caller order", "user order", "caller receipt", "user receipt"]
 

@@ -373,7 +373,7 @@ def test_a_silent_worker_is_charged_up_to_its_last_heartbeat_and_one_interval(
     (loss,) = entries(opened, StateLoss)
     assert (loss.trial, loss.resumable_step, loss.worker) == (0, 1, "a")
     assert loss.seconds == pytest.approx(4 * WORKER_HEARTBEAT_S + WORKER_HEARTBEAT_S)
-    assert loss.why == "nothing was heard of a for 51 s"
+    assert loss.why == "a sent nothing for 51 s"
     assert opened.session.study.ledger.state.by_kind["lost"] == loss.seconds
     with pytest.raises(
         OrderNotOpen, match="order 0 is not open any more: its last step was reported, or it was given up; ask again"

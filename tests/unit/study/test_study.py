@@ -77,7 +77,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
 # tune ----------------------------------------------------------------------------------------------------------------
 
 
-def test_tune_a_function() -> None:
+def test_a_function_is_tuned() -> None:
     study = tune(loss, SPACE, "30 epochs", seed=1)
     assert study.spent == 30
     assert len(study.trials) == 30
@@ -88,7 +88,7 @@ def test_tune_a_function() -> None:
     assert study.ending.reason == "budget"
 
 
-def test_tune_a_generator_from_a_plain_dict() -> None:
+def test_a_generator_is_tuned_in_a_space_from_a_plain_dict() -> None:
     space = {"lr": {"float": [1e-4, 1.0], "log": True}, "n": {"int": [1, 9]}}
     study = tune(curve, space, "20 epochs", max_steps=4, policy="random_search", seed=0)
     assert [trial.steps for trial in study.trials] == [4] * 5
@@ -351,7 +351,7 @@ def test_only_new_initial_configs_are_queued_when_a_study_continues(reopen: Call
     assert len({tuple(sorted(trial.config.items())) for trial in study.trials}) == 4
 
 
-def test_open_by_name_or_the_only_one(reopen: Callable[[], Any]) -> None:
+def test_a_study_is_opened_by_its_name_or_if_it_is_the_only_one(reopen: Callable[[], Any]) -> None:
     with pytest.raises(StudyError, match="has no study: name another store"):
         Study.open(store=_with_tables(reopen))
     Study.begin(SPACE, "5 epochs", name="one", store=reopen())
@@ -480,7 +480,7 @@ def test_an_order_without_a_report_is_released(reopen: Callable[[], Any]) -> Non
     assert Study.open(store=reopen()).spent == 2
 
 
-def test_several_askers_stay_within_the_budget(reopen: Callable[[], Any]) -> None:
+def test_several_handles_that_ask_stay_within_the_budget(reopen: Callable[[], Any]) -> None:
     Study.begin(SPACE, "40 epochs", max_steps=5, policy="random_search", store=reopen(), seed=1)
     handles = [Study.open(store=reopen()) for _ in range(4)]
     open_orders: list[tuple[Study, Order]] = []
@@ -506,7 +506,7 @@ def test_several_askers_stay_within_the_budget(reopen: Callable[[], Any]) -> Non
     assert [order.number for order in final.ledger.orders] == list(range(len(final.ledger.orders)))
 
 
-def test_askers_in_threads_share_one_database(tmp_path: Path) -> None:
+def test_threads_that_ask_share_one_database(tmp_path: Path) -> None:
     """Compare-and-swap under contention: after a conflict the policy is asked again, and the budget is kept."""
     address = f"sqlite:///{tmp_path}/store.db"
     started = threading.Barrier(4)
@@ -536,7 +536,7 @@ def test_askers_in_threads_share_one_database(tmp_path: Path) -> None:
 # results -------------------------------------------------------------------------------------------------------------
 
 
-def test_explain() -> None:
+def test_explain_gives_the_order_and_its_reason() -> None:
     study = Study.begin(SPACE, "9 epochs", policy=Unregistered(stop_after=9))
     with pytest.raises(StudyError, match="no order 0: the study 'study' has no orders yet"):
         study.explain(0)
@@ -547,7 +547,7 @@ def test_explain() -> None:
         study.explain(9)
 
 
-def test_to_frame() -> None:
+def test_to_frame_has_a_row_for_each_step() -> None:
     pandas = pytest.importorskip("pandas")
     space = Space({"o": Choice(["a", "b"]), "m": Float(0, 1, when={"o": "a"})})
     study = tune(lambda config: 0.5, space, "6 epochs", policy="random_search", seed=0)

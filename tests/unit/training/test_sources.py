@@ -45,7 +45,7 @@ def test_only_permitted_sources_are_packed(tmp_path: Path) -> None:
     assert [source for source, _ in find_tables([tmp_path], tuple(sources.TRAINABLE))] == ["rl_curves"]
 
 
-def test_a_packed_table(tmp_path: Path) -> None:
+def test_a_packed_table_has_losses_ranks_and_prices(tmp_path: Path) -> None:
     table = Table.load(ROOT / "benchmarks" / "data" / "fashion_curves" / "resnet.npz", max_steps=50)
     losses = losses_of(table)
     assert np.isfinite(losses).all()

@@ -78,7 +78,9 @@ def test_an_interrupted_training_continues(tmp_path: Path) -> None:
     assert not part.exists()
 
 
-def test_without_synthetic_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_without_synthetic_tasks_needs_recorded_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pack(tmp_path / "t.npz", [ROOT / "benchmarks" / "data"])
     monkeypatch.delattr("training.studies.draw_tasks")
     train([tmp_path / "t.npz"], tmp_path / "all-0.pt", replace(TINY, synthetic=0.0), CPU)
@@ -86,13 +88,13 @@ def test_without_synthetic_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         train([], tmp_path / "all-1.pt", replace(TINY, synthetic=0.0), CPU)
 
 
-def test_without_recorded_tables(tmp_path: Path) -> None:
+def test_training_without_recorded_tables_uses_synthetic_tasks(tmp_path: Path) -> None:
     missing = tmp_path / "not_there.npz"
     train([missing], tmp_path / "all-0.pt", replace(TINY, synthetic=1.0), CPU)
     assert export([tmp_path / "all-0.pt"], tmp_path / "w.npz")["trained_on"] == []
 
 
-def test_from_training_to_inference(tmp_path: Path) -> None:
+def test_inference_in_numpy_equals_the_trained_network(tmp_path: Path) -> None:
     train([], tmp_path / "all-0.pt", TINY, CPU)
     header = export([tmp_path / "all-0.pt"], tmp_path / "w.npz")
     assert "hpo_rl_bench" not in header["trained_on"]
@@ -148,7 +150,7 @@ def _small_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.stacked.REPORTS", 8)
 
 
-def test_rank_correlation() -> None:
+def test_rank_correlation_of_orders_and_ties() -> None:
     a = np.array([1.0, 2.0, 3.0, 4.0])
     assert rank_correlation(a, a**3) == pytest.approx(1.0)
     assert rank_correlation(a, -a) == pytest.approx(-1.0)

@@ -115,6 +115,6 @@ class Refits:
         """Return the number of observations at which the newest fit of a growing schedule was due; 0 before the first."""
         mark = 0
         # Marks are rounded up, so that each is above the last one.
-        while count >= (following := math.ceil(mark * self.growth) or self.first):
-            mark = following
+        while count >= (next_mark := math.ceil(mark * self.growth) or self.first):
+            mark = next_mark
         return mark

@@ -219,9 +219,10 @@ def nothing_to_train(
 
 
 def find_finished_trials(ledger: Ledger) -> list[Trial]:
-    """Return the trials without an open order that have a result: a loss (infinite if they diverged at once) or a failure.
+    """Return the trials without an open order that have a result: a loss or a failure.
 
-    A trial that was stopped early counts too: its best loss is too high, but better than no result.
+    The loss of a trial that diverged before its first loss is infinite. A trial that was stopped early counts too: its best loss
+    is too high, but better than no result.
 
     Parameters
     ----------

@@ -259,12 +259,12 @@ def _enter_note(state: StudyState, note: Note) -> None:
         _close_order(state, number)
 
 
-def _enter_end(state: StudyState, ended: TrainingEnd) -> None:
-    trial = state.trials[ended.trial]
+def _enter_end(state: StudyState, end: TrainingEnd) -> None:
+    trial = state.trials[end.trial]
     _leave_idle(state, trial)
-    trial.limit = ended.step
-    _charge_time(state, "train", ended.seconds, ended.price_factor)
-    open_order = state.open_orders.get(ended.order)
+    trial.limit = end.step
+    _charge_time(state, "train", end.seconds, end.price_factor)
+    open_order = state.open_orders.get(end.order)
     if open_order is not None and trial.limit == 0:
         _charge_epoch(state, open_order)  # otherwise code that never reports would be trained for ever
         _fail_trial(state, trial, "the training code ended before its first step: let it report after each step")

@@ -18,37 +18,41 @@ from shoestring.errors import BudgetError, StudyError
 
 def find_amendment(ledger: Ledger, name: str, wanted: StudyDefinition, *, seed_given: bool) -> Amendment | None:
     """Return what `wanted` changes about the study `name`; None if nothing. Raise StudyError if the change is not allowed."""
-    was = ledger.definition
-    again = "start another study, with name=… or --study NAME"
-    if (before := _name_target(was)) and (now := _name_target(wanted)) and before != now:
-        raise StudyError(f"the study {name!r} trains {before}, not {now}; {again}")
-    _require_same_place(name, was.target.get("checkpoints"), wanted.target.get("checkpoints"), again)
-    if wanted.budget.unit != was.budget.unit:
+    current = ledger.definition
+    remedy = "start another study, with name=… or --study NAME"
+    if (before := _name_target(current)) and (now := _name_target(wanted)) and before != now:
+        raise StudyError(f"the study {name!r} trains {before}, not {now}; {remedy}")
+    _require_same_place(name, current.target.get("checkpoints"), wanted.target.get("checkpoints"), remedy)
+    if wanted.budget.unit != current.budget.unit:
         raise StudyError(
-            f"the study {name!r} has a budget in {was.budget.unit}, not in {wanted.budget.unit}: keep the unit, or {again}"
+            f"the study {name!r} has a budget in {current.budget.unit}, not in {wanted.budget.unit}: keep the unit, or {remedy}"
         )
-    if wanted.space != was.space:
-        raise StudyError(f"the study {name!r} has another space: {_describe_difference(was, wanted)}; {again}")
-    if wanted.direction != was.direction:
-        raise StudyError(f"the study {name!r} has the direction {was.direction!r}, not {wanted.direction!r}; {again}")
-    if wanted.max_steps != was.max_steps:
-        raise StudyError(f"the study {name!r} trains up to {was.max_steps} steps, not {wanted.max_steps}; {again}")
-    if wanted.prices != was.prices:
+    if wanted.space != current.space:
+        raise StudyError(f"the study {name!r} has another space: {_describe_difference(current, wanted)}; {remedy}")
+    if wanted.direction != current.direction:
         raise StudyError(
-            f"the study {name!r} charges {was.prices.validate_epochs:g} epochs for a validation pass, "
-            f"not {wanted.prices.validate_epochs:g}; {again}"
+            f"the study {name!r} has the direction {current.direction!r}, not {wanted.direction!r}; {remedy}"
         )
-    if seed_given and wanted.seed != was.seed:
+    if wanted.max_steps != current.max_steps:
+        raise StudyError(f"the study {name!r} trains up to {current.max_steps} steps, not {wanted.max_steps}; {remedy}")
+    if wanted.prices != current.prices:
         raise StudyError(
-            f"the study {name!r} has the seed {was.seed}, not {wanted.seed}: leave the seed out, or {again}"
+            f"the study {name!r} charges {current.prices.validate_epochs:g} epochs for a validation pass, "
+            f"not {wanted.prices.validate_epochs:g}; {remedy}"
+        )
+    if seed_given and wanted.seed != current.seed:
+        raise StudyError(
+            f"the study {name!r} has the seed {current.seed}, not {wanted.seed}: leave the seed out, or {remedy}"
         )
     return find_changes(ledger, wanted)
 
 
-def _require_same_place(name: str, was: object, wanted: object, again: str) -> None:
-    if wanted is not None and wanted != was:
-        where = "beside its store" if was is None else f"at {was}"
-        raise StudyError(f"the study {name!r} has its checkpoints {where}, not at {wanted}: leave that out, or {again}")
+def _require_same_place(name: str, current: object, wanted: object, remedy: str) -> None:
+    if wanted is not None and wanted != current:
+        where = "beside its store" if current is None else f"at {current}"
+        raise StudyError(
+            f"the study {name!r} has its checkpoints {where}, not at {wanted}: leave that out, or {remedy}"
+        )
 
 
 def find_changes(ledger: Ledger, wanted: StudyDefinition) -> Amendment | None:
@@ -110,7 +114,7 @@ def find_losses(ledger: Ledger, survivors: Mapping[int, int], uncharged_s: Mappi
     `survivors` has the step of each trial whose state still exists. `uncharged_s` has the seconds of each open order that
     were not charged. Trials that are complete and trials that the user trains are left out.
     """
-    seconds = {o.order.trial: uncharged_s.get(number, 0.0) for number, o in ledger.open_orders.items()}
+    seconds = {one.order.trial: uncharged_s.get(number, 0.0) for number, one in ledger.open_orders.items()}
     losses = []
     for trial in ledger.trials:
         is_external = trial.open_order is not None and ledger.open_orders[trial.open_order].order.is_external

@@ -35,9 +35,9 @@ class PricedSeconds(float):
     price_factor: float
 
     def __new__(cls, seconds: float, price_factor: float = 1.0) -> PricedSeconds:
-        made = super().__new__(cls, seconds)
-        made.price_factor = price_factor
-        return made
+        self = super().__new__(cls, seconds)
+        self.price_factor = price_factor
+        return self
 
 
 def price_of(seconds: float) -> float:
@@ -53,7 +53,8 @@ class Budget:
     Parameters
     ----------
     text : str or Budget
-        For example "400 epochs", "2h", "90s" or "$20 at 2.50/h".
+        For example "400 epochs", "2h", "1h 30m", "90s" or "$20 at 2.50/h". The units of time are d, h, m and s. An hour at
+        2.50 is one of a worker; with "$20 at 2.50/h per machine" all workers together cost 2.50 per hour.
 
     Attributes
     ----------
@@ -64,7 +65,7 @@ class Budget:
     usd_per_hour : float or None
         The rate of a budget in dollars.
     per_machine : bool
-        Whether the rate is for all workers together, as in "$20 at 2.50/h per machine". Otherwise it is for each worker.
+        Whether the rate is for all workers together, because they share one machine. Otherwise it is for each worker.
 
     Raises
     ------

@@ -182,7 +182,8 @@ class Receipt:
 class StateLoss:
     """The state of a trial was lost: it can continue only from `resumable_step`.
 
-    An open order of the trial stays open and is carried out again from `resumable_step`.
+    An open order of the trial stays open and is carried out again from `resumable_step`. Only the third death in a row closes it:
+    then the trial has failed.
     """
 
     trial: int  # number of the trial
@@ -289,7 +290,7 @@ def _read_receipt(body: Mapping[str, Any]) -> Receipt:
     return Receipt(**{**body, "cost": Cost(setup=setup, train=train, validate=validate)})
 
 
-def _read_amended(body: Mapping[str, Any]) -> Amendment:
+def _read_amendment(body: Mapping[str, Any]) -> Amendment:
     budget = {"budget": Budget(body["budget"])} if "budget" in body else {}
     return Amendment(**{**body, **budget})
 
@@ -303,6 +304,6 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {
     Order.kind: lambda body: Order(**body),
     Receipt.kind: _read_receipt,
     StateLoss.kind: lambda body: StateLoss(**body),
-    Amendment.kind: _read_amended,
+    Amendment.kind: _read_amendment,
     Note.kind: _read_note,
 }

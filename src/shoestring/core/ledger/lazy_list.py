@@ -27,16 +27,16 @@ class LazyList(Sequence[T]):
     def __getitem__(self, index: int | slice) -> T | list[T]:
         places = range(len(self))[index]  # positions of the wanted items, as in a list of this length
         if isinstance(places, int):
-            return self._whole()[places] if places < self._missing else self._items[places - self._missing]
+            return self._read_all()[places] if places < self._missing else self._items[places - self._missing]
         if places and min(places[0], places[-1]) < self._missing:
-            return self._whole()[index]
+            return self._read_all()[index]
         return [self._items[place - self._missing] for place in places]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._whole())
+        return iter(self._read_all())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, list | LazyList) and self._whole() == list(other)
+        return isinstance(other, list | LazyList) and self._read_all() == list(other)
 
     def append(self, item: T) -> None:
         """Add an item at the end."""
@@ -46,7 +46,7 @@ class LazyList(Sequence[T]):
         """Remove and return the last item, which must have been added with `append`."""
         return self._items.pop()
 
-    def _whole(self) -> list[T]:
+    def _read_all(self) -> list[T]:
         if self._missing:
             fetched = self._fetch()
             self._items[:0] = fetched

@@ -39,6 +39,13 @@ class Ledger:
     entries : iterable of Entry
         The entries of the study in order. The first one is `StudyDefinition`.
 
+    Attributes
+    ----------
+    definition : StudyDefinition
+        The first entry.
+    is_consumed : bool
+        Whether an entry was appended to this ledger. Then only its entries can be read.
+
     Raises
     ------
     StudyError
@@ -52,7 +59,7 @@ class Ledger:
         self._count = len(self._entries)
         self._views: dict[Any, tuple[Any, int]] = {}
         self._proposal: tuple[Entry, Ledger] | None = None  # an entry that was proposed, and the ledger that holds it
-        self.is_consumed = False  # whether an entry was appended to this ledger
+        self.is_consumed = False
         # The state is read dozens of times per decision, so it is not looked up among the views.
         self._state: StudyState | None = None
         first = self._entries[0] if self._entries else None

@@ -65,7 +65,7 @@ class OrderRelease(NoteFacts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderAssigned(NoteFacts):
+class OrderAssignment(NoteFacts):
     """A worker received this order from a server. The state of the study does not change."""
 
     order: int

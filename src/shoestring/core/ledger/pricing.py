@@ -6,7 +6,7 @@ budget. An order that does not fit is shortened to the steps that do.
 - In epochs the reserve is exact.
 - In seconds and dollars the policy may give a reserve. Without it, the reserve is the number of steps to run times the 90 %
   quantile of the trial's own step costs, or of all step costs if it has none. Before any step was paid the reserve is 0, and
-  only the runner holds the budget limit.
+  only the runner enforces the budget limit.
 
 In seconds and dollars, steps are counted from the step from which the trial can continue: steps whose state was lost must be
 trained again.
@@ -27,7 +27,8 @@ from shoestring.core.ledger.state import Trial
 from shoestring.core.values.text import count
 from shoestring.errors import DecisionError
 
-# A rest below this share of the budget is a rounding error. While no step has a price, it would pay for steps for ever.
+# A remainder below this share of the budget is a rounding error and pays for nothing. Otherwise it would pay for steps without
+# end while their price is not known and counts as 0.
 _ROUNDING = 1e-12
 _CHECK_SHARE = 0.01  # the largest share of the budget that a resume check may cost
 
@@ -70,19 +71,19 @@ def place_order(
     """
     trial = _require_allowed(ledger, decision)
     config = decision.config if trial and decision.config is trial.config else ledger.space.validate(decision.config)
-    seen, resumable_step = (trial.steps, trial.resumable_step) if trial else (0, 0)
+    steps, resumable_step = (trial.steps, trial.resumable_step) if trial else (0, 0)
     until = min(int(decision.until), trial.limit if trial else ledger.max_steps)
     if ledger.budget.unit == "epochs":
-        until, reserve = _fit_epochs(ledger, decision, seen, until)
+        until, reserve = _fit_epochs(ledger, decision, steps, until)
     else:
         until, reserve = _fit_time(ledger, decision, trial, resumable_step, until, thinking_s)
-    if until <= seen:
+    if until <= steps:
         return None
-    check_price = None if check_start_s is None else _check_price(ledger, check_start_s)
-    check = check_price is not None and _check_is_due(ledger, until - resumable_step, reserve, check_price)
+    check_price = None if check_start_s is None else _price_of_check(ledger, check_start_s)
+    check = check_price is not None and _is_check_due(ledger, until - resumable_step, reserve, check_price)
     expected = decision.expected_cost
     if expected is None and not math.isnan(step_price := ledger.step_price(decision.trial)):
-        expected = step_price * (until - (seen if ledger.budget.unit == "epochs" else resumable_step))
+        expected = step_price * (until - (steps if ledger.budget.unit == "epochs" else resumable_step))
     return Order(
         number=len(ledger.orders),
         trial=int(decision.trial),
@@ -152,7 +153,7 @@ def _is_integer(number: object) -> bool:
     return hasattr(number, "__index__") and not isinstance(number, bool)  # NumPy's integers too
 
 
-def _check_is_due(ledger: Ledger, steps: int, reserve: float, price: float) -> bool:
+def _is_check_due(ledger: Ledger, steps: int, reserve: float, price: float) -> bool:
     """Return whether this order should include a resume check.
 
     It should if no check was ordered before, the order trains at least two steps, and the check is cheap and can be paid.
@@ -163,7 +164,7 @@ def _check_is_due(ledger: Ledger, steps: int, reserve: float, price: float) -> b
     return is_cheap and ledger.left >= reserve + 2 * price  # twice the price, to be safe against rounding
 
 
-def _check_price(ledger: Ledger, start_s: float) -> float:
+def _price_of_check(ledger: Ledger, start_s: float) -> float:
     """Return the price of a resume check: starting the copy (`start_s`), setup, and one step."""
     if ledger.budget.unit == "epochs":
         return 1.0
@@ -172,29 +173,30 @@ def _check_price(ledger: Ledger, start_s: float) -> float:
     return max(ledger.step_price(), state.max_start_s * rate) + start_s * rate
 
 
-def _fit_epochs(ledger: Ledger, decision: Train, seen: int, until: int) -> tuple[int, float]:
-    """Return the last step that the epochs left can pay for, and the exact price up to it."""
-    state, listed = ledger.state, ledger.definition.prices.validate_epochs
+def _fit_epochs(ledger: Ledger, decision: Train, steps: int, until: int) -> tuple[int, float]:
+    """Return the last step that the remaining epochs can pay for, and the exact price of the steps after `steps` up to it."""
+    state, validation_price = ledger.state, ledger.definition.prices.validate_epochs
     steps_committed = state.steps + state.steps_due
     validations_committed = state.validations + state.validations_due
 
     def fits(n: int) -> bool:
         validations = n if decision.validate == "each" else int(decision.validate == "last")
-        return steps_committed + n + (validations_committed + validations) * listed <= state.budget.total
+        return steps_committed + n + (validations_committed + validations) * validation_price <= state.budget.total
 
     # This is right up to rounding; the loop then corrects it with the same sums with which the budget is checked.
-    room = state.budget.total - steps_committed - validations_committed * listed
-    n = max(0, min(until - seen, math.floor(room / (1 + (listed if decision.validate == "each" else 0.0))) + 1))
+    room = state.budget.total - steps_committed - validations_committed * validation_price
+    price = 1 + (validation_price if decision.validate == "each" else 0.0)
+    n = max(0, min(until - steps, math.floor(room / price) + 1))
     while n > 0 and not fits(n):
         n -= 1
     validations = n if decision.validate == "each" else int(decision.validate == "last")
-    return seen + n, n + validations * listed
+    return steps + n, n + validations * validation_price
 
 
 def _fit_time(
     ledger: Ledger, decision: Train, trial: Trial | None, resumable_step: int, until: int, thinking_s: float
 ) -> tuple[int, float]:
-    """Return the last step that the time or money left can pay for, and the reserve up to it; step 0 if there is none left."""
+    """Return the last step that the remaining time or money can pay for, and the reserve up to it; step 0 if nothing remains."""
     state = ledger.state
     rate = state.budget.per_second(state.workers)
     room = _room(ledger, thinking_s)

@@ -17,7 +17,7 @@ from shoestring.core.ledger.entries import FORMAT, Order
 from shoestring.core.ledger.lazy_list import LazyList
 from shoestring.core.ledger.running_totals import StepTimes
 from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
-from shoestring.core.values.strict_json import TAG, plain, untag
+from shoestring.core.values.strict_json import TAG, tag, untag
 
 _RULES = 3  # increase this when accounting computes the same fields by other rules
 _TRIAL_FIELDS = [field.name for field in fields(Trial)]
@@ -92,4 +92,4 @@ def _to_text(value: Any) -> tuple[str, bool]:
             return text, False
     except (TypeError, ValueError):  # a number that is not finite, or not a plain one (NumPy's)
         pass
-    return _encode(plain(value)), True
+    return _encode(tag(value)), True

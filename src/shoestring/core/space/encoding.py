@@ -105,6 +105,19 @@ class Encoding:
     ----------
     space : Space
         The search space.
+
+    Attributes
+    ----------
+    is_continuous : array of bool (dims,)
+        Which dimensions of the unit cube are floats.
+    optional : tuple of str
+        The names of the conditional parameters, in the order of the columns of `Points.active`.
+    numbers : array of int
+        The dimensions of the unit cube that are floats or integers.
+    n_columns : int
+        The number of columns of `features`; if nothing varies, it is one column of zeros.
+    number_columns, activity_columns, option_columns : tuple of int
+        Which columns of `features` hold numbers, activities and options.
     """
 
     def __init__(self, space: Space) -> None:
@@ -116,11 +129,11 @@ class Encoding:
         self._options = np.array([len(p.options) for p in self._parameters if isinstance(p, Choice)], dtype=float)
         self.optional = tuple(name for name, p in space.parameters.items() if self._can_be_absent(name, p))
         place = {name: j for j, name in enumerate(names)}
-        # (position in `optional`, cube dimension); an optional constant of a listed space has only an activity
-        self._switched = [(k, place[name]) for k, name in enumerate(self.optional) if name in place]
-        self.numbers = np.flatnonzero(~self._is_choice)  # cube dimensions whose column is their place in the cube
+        # (position in `optional`, cube dimension); an optional constant of a listed space has an activity, but no dimension
+        self._optional_dims = [(k, place[name]) for k, name in enumerate(self.optional) if name in place]
+        self.numbers = np.flatnonzero(~self._is_choice)
         self._first_option = self.numbers.size + len(self.optional)
-        self.n_columns = max(1, self._first_option + self._options.size)  # nothing varies: one column of zeros
+        self.n_columns = max(1, self._first_option + self._options.size)
         varies = self._first_option + self._options.size > 0
         self.number_columns = tuple(range(self.numbers.size)) if varies else (0,)
         self.activity_columns = tuple(range(self.numbers.size, self._first_option))
@@ -168,7 +181,7 @@ class Encoding:
             snapped[:, j] = _centres(parameter, cube[:, j])
         known: dict[str, Flags] = {}
         active = np.empty((cube.shape[0], len(self.optional)), dtype=bool)
-        for k, j in self._switched:
+        for k, j in self._optional_dims:
             active[:, k] = self._is_active(self.optional[k], snapped, known)
             snapped[~active[:, k], j] = 0.5
         return Points(snapped, active)
@@ -204,7 +217,7 @@ class Encoding:
             True where the coordinate can vary.
         """
         free = np.broadcast_to(self.is_continuous, points.cube.shape).copy()
-        for k, j in self._switched:
+        for k, j in self._optional_dims:
             free[:, j] &= points.active[:, k]
         return free
 
@@ -265,7 +278,7 @@ class Encoding:
             places = points.cube[:, self._is_choice]
             features[:, self._first_option :] = np.minimum(np.floor(places * self._options), self._options - 1.0)
             choices = np.flatnonzero(self._is_choice)
-            for k, j in self._switched:
+            for k, j in self._optional_dims:
                 if self._is_choice[j]:
                     column = self._first_option + int(np.searchsorted(choices, j))
                     features[~points.active[:, k], column] = NO_OPTION

@@ -36,11 +36,11 @@ _MAX_COUNTED = 10_000  # a finite space of at most this size is counted exactly,
 
 
 class Space:
-    """A search space: parameters by name, or the rows of `Space.from_configs`.
+    """A search space: parameters by name, or a list of complete configurations (`Space.from_configs`).
 
     A parameter may have a condition, `when={"solver": "sgd"}`: it is active only in configs in which `solver` is "sgd", and it is
     left out of all other configs. A list stands for several values, `when={"solver": ["sgd", "rmsprop"]}`. If a condition names
-    several parameters, all of them must have the given values.
+    several parameters, all of them must have the given values. A condition on an inactive parameter is not fulfilled.
 
     Parameters
     ----------
@@ -52,7 +52,9 @@ class Space:
     parameters : dict
         The parameters, sorted by name.
     rows : tuple of Config or None
-        The configs of a listed space.
+        The configs of a space that `from_configs` made; None for other spaces.
+    cube_names : tuple of str
+        The names of the parameters that can vary, in the order of the dimensions of the unit cube.
 
     Raises
     ------
@@ -82,18 +84,20 @@ class Space:
             problem = parameter.find_problem()
             if problem:
                 raise SpaceError(f"{name}: {problem}")
-        self._when = {name: self._conditions(name) for name in self.parameters}
-        self._order = self._parents_first()
+        self._when = {name: self._read_conditions(name) for name in self.parameters}
+        self._order = self._sort_parents_first()
         self.cube_names = tuple(name for name, p in self.parameters.items() if not isinstance(p, Constant))
 
     @classmethod
     def from_configs(cls, configs: Sequence[Config], *, log: Sequence[str] = ()) -> Space:
-        """Return a space of exactly these configs; the ranges of its parameters are taken from them.
+        """Return a space of exactly these configs.
+
+        A policy chooses only among them. The range of each parameter, by which policies compare configs, is taken from them.
 
         Parameters
         ----------
         configs : sequence of Config
-            Dicts of values by name. No config may be listed twice.
+            Dicts of values by name. Configs may have different names, but no config may be listed twice.
         log : sequence of str
             Names of the parameters that have a log scale.
 
@@ -115,7 +119,7 @@ class Space:
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
             raise SpaceError("Space.from_configs got configs without parameters: give at least one name and value")
-        logs = _log_names(log, names)
+        logs = _check_log_names(log, names)
         columns = {name: [row[name] for row in rows if name in row] for name in names}
         space = cls({name: infer(name, column, log=name in logs) for name, column in columns.items()})
         space.rows = tuple(rows)
@@ -216,9 +220,9 @@ class Space:
         for name in config:
             if name not in self.parameters:
                 raise SpaceError(f"unknown parameter {name!r}. {did_you_mean(str(name), self.parameters)}")
-        return self._listed_row(config) if self.rows is not None else self._checked(config)
+        return self._find_row(config) if self.rows is not None else self._check_values(config)
 
-    def _listed_row(self, config: Config) -> dict[str, Any]:
+    def _find_row(self, config: Config) -> dict[str, Any]:
         assert self.rows is not None
         try:
             number = self.row_number(config)
@@ -228,7 +232,7 @@ class Space:
             raise SpaceError(f"{dict(config)!r} is not one of the {len(self.rows)} listed configs: choose one of them")
         return dict(self.rows[number])
 
-    def _checked(self, config: Config) -> dict[str, Any]:
+    def _check_values(self, config: Config) -> dict[str, Any]:
         checked: dict[str, Any] = {}
         for name in self._order:
             if self._is_active(name, checked):
@@ -310,17 +314,17 @@ class Space:
             return
         levels = [self.parameters[name].levels(points) for name in self._order]
 
-        def combined(depth: int, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        def combine(depth: int, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
             """Yield all configs that begin with these values of the first `depth` parameters."""
             if depth == len(self._order):
                 yield {name: config[name] for name in self.parameters if name in config}
             elif self._is_active(name := self._order[depth], config):
                 for value in levels[depth]:
-                    yield from combined(depth + 1, {**config, name: value})
+                    yield from combine(depth + 1, {**config, name: value})
             else:
-                yield from combined(depth + 1, config)
+                yield from combine(depth + 1, config)
 
-        yield from combined(0, {})
+        yield from combine(0, {})
 
     # the unit cube ---------------------------------------------------------------------------------------------------
 
@@ -370,11 +374,11 @@ class Space:
         values: dict[str, Any] = {name: p.value for name, p in self.parameters.items() if isinstance(p, Constant)}
         for name, coordinate in zip(self.cube_names, u, strict=True):
             values[name] = self.parameters[name].from_unit(float(coordinate))  # type: ignore[union-attr]
-        return self._active_only(values)
+        return self._drop_inactive(values)
 
     # conditions ------------------------------------------------------------------------------------------------------
 
-    def _conditions(self, name: str) -> dict[str, list[Any]]:
+    def _read_conditions(self, name: str) -> dict[str, list[Any]]:
         conditions: dict[str, list[Any]] = {}
         when = self.parameters[name].when
         if not isinstance(when, Mapping):
@@ -402,7 +406,7 @@ class Space:
                     raise SpaceError(f"{name} is active when {parent} = {value!r}, but {parent} {rule}") from None
         return conditions
 
-    def _parents_first(self) -> list[str]:
+    def _sort_parents_first(self) -> list[str]:
         order: list[str] = []
         remaining = list(self.parameters)
         while remaining:
@@ -419,7 +423,7 @@ class Space:
             for parent, values in self._when[name].items()
         )
 
-    def _active_only(self, values: Config) -> dict[str, Any]:
+    def _drop_inactive(self, values: Config) -> dict[str, Any]:
         active: dict[str, Any] = {}
         for name in self._order:
             if self._is_active(name, active):
@@ -430,7 +434,7 @@ class Space:
         return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self._when[name].items())
 
 
-def _log_names(log: Any, names: Sequence[str]) -> set[str]:
+def _check_log_names(log: Any, names: Sequence[str]) -> set[str]:
     if isinstance(log, str) or not isinstance(log, Sequence | set | frozenset):
         raise SpaceError(f"log = {log!r} must be a list of names of parameters, such as ['lr']")
     for name in log:

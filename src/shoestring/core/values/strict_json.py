@@ -22,7 +22,7 @@ _encode_sorted = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators
 
 def dumps(value: Any, *, in_order: bool = False) -> str:
     """Return the value as canonical JSON: equal values give equal text. Keys are sorted, unless `in_order` is true."""
-    return (_encode if in_order else _encode_sorted)(plain(value))
+    return (_encode if in_order else _encode_sorted)(tag(value))
 
 
 def loads(text: str) -> Any:
@@ -32,7 +32,7 @@ def loads(text: str) -> Any:
     return untag(value) if f'"{TAG}' in text else value
 
 
-def plain(value: Any) -> Any:
+def tag(value: Any) -> Any:
     """Return the value as dicts, lists, strings, finite numbers, booleans and None; other floats become tags."""
     kind = type(value)
     if kind is float:
@@ -42,13 +42,13 @@ def plain(value: Any) -> Any:
     if kind is str:
         return TAG + value if value.startswith(TAG) else value
     if isinstance(value, Mapping):
-        return {_key(key): plain(item) for key, item in value.items()}
+        return {_key(key): tag(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [tag(item) for item in value]
     if isinstance(value, np.generic | np.ndarray):
-        return plain(value.tolist())
+        return tag(value.tolist())
     if isinstance(value, str | float | int):  # subclasses, such as enumerations
-        return plain(next(base(value) for base in (str, float, int) if isinstance(value, base)))
+        return tag(next(base(value) for base in (str, float, int) if isinstance(value, base)))
     raise TypeError(
         f"{value!r} ({kind.__name__}) cannot be stored: use numbers, strings, booleans, None, lists or dicts"
     )
@@ -61,7 +61,7 @@ def _key(key: Any) -> str:
 
 
 def untag(value: Any) -> Any:
-    """Return the value that `plain` turned into this one."""
+    """Return the value that `tag` turned into this one."""
     if isinstance(value, str):
         if not value.startswith(TAG):
             return value

@@ -4,7 +4,7 @@
     study = from_optuna(optuna.load_study(…), budget="2h", store="mine.db")
 
 Optuna has no state for a trial that is paused and may continue: it is shown as pruned, and its attributes are `state` ("paused")
-and `step`. A journal file is the default: writing 556 trials took 5 s, and 43 s into SQLite.
+and `step`. A journal file is written faster than SQLite: 556 trials took 5 s instead of 43 s.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shoestring.study.study import Study
 
 _optuna = import_optional("shoestring.integrations.optuna", "optuna", "optuna")
 _State = _optuna.trial.TrialState
-_MAX_REASONS = 5  # for so many of a trial's last orders the reasons are written
+_MAX_REASONS = 5  # orders of a trial whose reasons are written, the newest ones
 
 
 def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
@@ -69,7 +69,7 @@ def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
             study = _optuna.create_study(storage=_storage(where), study_name=name, direction=direction)
         except _optuna.exceptions.DuplicatedStudyError:
             raise StudyError(
-                f"{where!r} already holds a study {name!r}: give another file with -o, or remove it"
+                f"{where!r} already holds a study {name!r}: give another file or database, or delete that study"
             ) from None
     state = ledger.state
     study.set_user_attr("policy", state.policy)
@@ -156,9 +156,9 @@ def from_optuna(
 ) -> Study:
     """Begin a study with the trials of an Optuna study.
 
-    Finished trials become receipts, and waiting trials are trained first. Trials that lack a parameter of the newest trial, or
-    are still running, are left out. The models are not imported: a policy that continues one of these trials trains it again
-    from the start.
+    Finished trials become receipts, and waiting trials are trained first. The search space is that of the newest trial. Trials
+    that do not fit into it, or are still running, are left out. The models are not imported: a policy that continues one of
+    these trials trains it again from the start.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def _storage(where: str) -> Any:
 
 
 class _QuietOptuna:
-    """Hides Optuna's informational messages."""
+    """A context in which Optuna shows no informational messages."""
 
     def __enter__(self) -> None:
         self._before = _optuna.logging.get_verbosity()

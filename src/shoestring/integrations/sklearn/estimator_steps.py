@@ -9,7 +9,7 @@
         yield from warm_start_steps(model, X, y, lambda m: 1 - m.score(VALID_X, VALID_Y), context, increment=10)
 
 A step gives the same result whether the trial was paused before it or not. Passes of `partial_fit` are not always equal to one
-long `fit`: `MLPClassifier` shuffles each pass from its `random_state` again.
+long `fit`: `MLPClassifier` begins the shuffling of each pass from its `random_state` again.
 """
 
 from __future__ import annotations

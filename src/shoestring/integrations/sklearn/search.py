@@ -79,8 +79,8 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Search hyperparameters by cross-validation until a budget is spent.
 
     Estimators with `partial_fit`, and forests or boosting with `warm_start`, are trained in steps on all folds, so that poor
-    configurations are paused early. All other estimators are fitted once for each fold, and poor configurations are not fitted
-    on all folds. The final fit on all rows comes after the search; it is not charged to the budget.
+    configurations are paused early. For all other estimators a step is a full fit on one fold, and poor configurations are left
+    after a few folds. The final fit on all rows comes after the search; it is not charged to the budget.
 
     Parameters
     ----------
@@ -93,9 +93,10 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         configuration, whatever the kind of step: see `steps`.
     scoring, n_jobs, refit, cv, return_train_score
         As for `GridSearchCV`. `n_jobs` is the number of folds that are fitted at the same time. A budget in seconds is
-        charged the time that passes, not the time of each job.
+        charged the time that passes on the clock, not the sum of the jobs' times.
     error_score : "raise" or float, default nan
-        The score of a fold that fails. With nan the configuration fails; with "raise" the search stops with the error.
+        The score of a fold that fails. With nan the configuration fails; with another number the search uses this score and
+        goes on; with "raise" the search stops with the error.
     steps : {"auto", "passes", "trees", "folds"}, default "auto"
         What a step is, and so what one epoch pays for. "passes": one pass of `partial_fit` over the training rows, on every
         fold. "trees": a share of the trees (with `max_steps=9`, a ninth), on every fold. "folds": a full fit on one fold, or
@@ -122,7 +123,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_index_ : int
         Its row in `cv_results_`.
     best_steps_ : int
-        The number of steps after which it was best.
+        The number of steps after which it was best. `best_estimator_` is trained for as many.
     best_estimator_ : estimator
         The best configuration, fitted on all rows; only with `refit`.
     refit_time_ : float
@@ -283,7 +284,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         run = StudyRun(self.study_, folds.train, options)
         with run.view:
-            ending = run.spend(also=warn_of_notes)
+            ending = run.spend(observer=warn_of_notes)
         if folds.error is not None and (raises or self.study_.best is None):
             raise folds.error
         trials = [trial for trial in self.study_.trials if trial.best_step]
@@ -389,7 +390,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def to_space(space: Any) -> Space:
-    """Return the Space of a search, whose dict may hold lists of options."""
+    """Return the `Space` that `space` describes; in a dict, a list means a choice between its items."""
     if isinstance(space, Space) or not isinstance(space, Mapping):
         return space if isinstance(space, Space) else Space(space)
     return Space.from_dict(
@@ -411,7 +412,7 @@ def _describe_target(folds: Folds, store: str, name: str) -> dict[str, Any]:
     )
     if count > MAX_METRICS:
         raise StudyError(
-            f"the {len(folds.splits)} folds have {count} scores and times, and a store keeps {MAX_METRICS} with a step: "
+            f"the {len(folds.splits)} folds have {count} scores and times, and a store keeps {MAX_METRICS} of a step at most: "
             "use fewer folds or metrics, or leave store=… out"
         )
     target = {"name": f"BudgetSearchCV({type(folds.estimator).__name__})", "fingerprint": _fingerprint(folds)}

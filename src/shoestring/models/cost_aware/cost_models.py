@@ -16,7 +16,7 @@ Each predicts mean (gamma of the paper) and std of the log of one new cost, nois
 Differences from the paper:
 - A linear model uses one feature for every four receipts, at least one: with four weights, five receipts do not determine
   three of them. A linear model that must select its features is no better than the Gaussian process, and beyond about 15
-  receipts the Gaussian process is better in any case. Therefore "auto" chooses as it does (benchmarks/cost_aware).
+  receipts the Gaussian process is better in any case. The rule of "auto" follows from both (benchmarks/cost_aware).
 - The Gaussian processes use at most 300 receipts, spread evenly over the past; these suffice for a smooth function.
 - Costs of 0 (from a coarse clock) count as the smallest cost above 0. The quantile assumes a normal log cost.
 - The Gaussian processes see features scaled to 0..1 by the range observed at the fit, as the priors on length-scales assume.

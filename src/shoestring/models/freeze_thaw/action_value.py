@@ -89,19 +89,19 @@ def plan_values(mean: Floats, variance: Floats, trained: Indices, room: Indices)
         raise ValueError(
             f"nothing to decide: room={room.tolist()} leaves no arm a step to take. Return Finish instead."
         )
-    each = find_best_futures(mean, variance, trained, room)
-    value = value_actions(each.mean, each.std)
+    by_sample = find_best_futures(mean, variance, trained, room)
+    value = value_actions(by_sample.mean, by_sample.std)
     averaged = mean.mean(axis=0)  # (n_arms, n_steps)
     if len(mean) == 1:  # the average of one sample is that sample
-        together = BestFutures(each.mean[0], each.std[0], each.tau[0])
+        of_average = BestFutures(by_sample.mean[0], by_sample.std[0], by_sample.tau[0])
     else:
-        together = find_best_futures(averaged, variance[0], trained, room)
-    top = find_best(together.mean, "lowest")
+        of_average = find_best_futures(averaged, variance[0], trained, room)
+    top = find_best(of_average.mean, "lowest")
     return ValuePlan(
         q=value.q.mean(axis=0),
         gain=value.gain.mean(axis=0),
-        mean=together.mean,
-        tau=together.tau,
+        mean=of_average.mean,
+        tau=of_average.tau,
         top_arm=top,
         tau_star=count_steps_to_best(averaged[top, trained[top] : trained[top] + room[top]]),
     )

@@ -92,9 +92,9 @@ def fit_gp(
         first_fit = fit_gp(kernel, x[part], y[part], memo=memo, n_starts=n_starts, **options)
         n_starts, memo, max_iterations = 0, first_fit.memo(), _LAST_ITERATIONS
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)
-    each = priors(kernel)
-    medians, log_stds = np.log([p.median for p in each]), np.array([p.log_std for p in each])
-    lower, upper = np.log([p.lower for p in each]), np.log([p.upper for p in each])
+    of_theta = priors(kernel)
+    medians, log_stds = np.log([p.median for p in of_theta]), np.array([p.log_std for p in of_theta])
+    lower, upper = np.log([p.lower for p in of_theta]), np.log([p.upper for p in of_theta])
     log_likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
 
     def negative_log_posterior(theta: Floats) -> tuple[float, Floats]:
@@ -222,19 +222,19 @@ def pick_rows_to_fit(owners: Sequence[int], at_most: int) -> list[int]:
     rows: dict[int, list[int]] = {}
     for at, owner in enumerate(owners):
         rows.setdefault(owner, []).append(at)
-    each = sorted(rows)
-    largest = max(len(of_one) for of_one in rows.values())
-    count = min(len(each), max(1, at_most // largest))
-    while count < len(each) and _size(rows, _spread(each, count + 1)) <= at_most:
+    trials = sorted(rows)
+    largest = max(len(rows_of_trial) for rows_of_trial in rows.values())
+    count = min(len(trials), max(1, at_most // largest))
+    while count < len(trials) and _size(rows, _spread(trials, count + 1)) <= at_most:
         count += 1
-    return sorted(at for owner in _spread(each, count) for at in rows[owner])
+    return sorted(at for trial in _spread(trials, count) for at in rows[trial])
 
 
-def _spread(owners: Sequence[int], count: int) -> list[int]:
-    """Return `count` owners at even distances, always with the last, which is the newest."""
-    places = np.linspace(len(owners) - 1, 0, count).round().astype(int)
-    return [owners[place] for place in places]
+def _spread(trials: Sequence[int], count: int) -> list[int]:
+    """Return `count` trials at even distances, always with the last, which is the newest."""
+    places = np.linspace(len(trials) - 1, 0, count).round().astype(int)
+    return [trials[place] for place in places]
 
 
-def _size(rows: dict[int, list[int]], owners: Sequence[int]) -> int:
-    return sum(len(rows[owner]) for owner in owners)
+def _size(rows: dict[int, list[int]], trials: Sequence[int]) -> int:
+    return sum(len(rows[trial]) for trial in trials)

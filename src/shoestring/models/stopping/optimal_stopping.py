@@ -70,9 +70,10 @@ class StoppingRule:
     n_paths, n_cells : int
         The number of simulated curves, and the resolution of the decision table.
     min_paths : int
-        A cell with fewer paths has no decision: the run continues.
+        A run continues where no more simulated curves than this pass its cell of the decision table.
     min_survivors : int
-        The plan ends at the step at which fewer paths than this still run.
+        No run is stopped if fewer simulated curves than this stay between the errors 0 and 1: then the model of curves does not
+        fit.
     statistic : {"after_n0", "all"}
         Whether the mean error is computed from the steps after `n0`, or from all of them.
     noise_variance : float
@@ -132,7 +133,8 @@ class StoppingRule:
         Raises
         ------
         ValueError
-            If there are fewer than `n0` losses, or one of them is not a number.
+            If there are fewer than `n0` losses, or one of them is not a number; if `incumbent` is not a number, or `xi` is
+            negative or infinite.
         """
         if math.isnan(incumbent) or not 0.0 <= xi < math.inf:
             raise ValueError(f"incumbent={incumbent} must be a loss (inf if there is none) and xi={xi} not negative.")
@@ -250,16 +252,32 @@ class StoppingPlan:
     decisions: DecisionMap
 
     def decide(self, values: Floats | Sequence[float]) -> StoppingDecision:
-        """Return whether to stop after the losses so far, one per step from step 1."""
-        rule, found = self.rule, self.decisions
+        """Return whether to stop the run now.
+
+        Parameters
+        ----------
+        values : sequence of float
+            The losses so far, one for each step from step 1 on.
+
+        Returns
+        -------
+        StoppingDecision
+            The decision; its attribute `stop` says whether to stop, and `reason` says why.
+
+        Raises
+        ------
+        ValueError
+            If there are more than `n_max` losses, or one of them is not a number.
+        """
+        rule, table = self.rule, self.decisions
         errors = rule.errors(values)
         step = errors.size
         if step <= rule.n0:
             return StoppingDecision(False, f"the first {rule.n0} steps are always trained", step)
         statistic = rule.mean_error(errors)
         at = (step - rule.n0 - 1, int(statistic_cell(np.array(statistic), rule.n_cells)))
-        decision, here = int(found.decision[at]), int(found.count[at])
-        stop, reason = self._explained(step, decision, here)
+        decision, here = int(table.decision[at]), int(table.count[at])
+        stop, reason = self._explain(step, decision, here)
         return StoppingDecision(
             stop,
             reason,
@@ -267,20 +285,20 @@ class StoppingPlan:
             decision=decision,
             statistic=statistic,
             cell=at[1],
-            prob_better=float(found.prob_better[at]),
-            loss_continue=float(found.loss_continue[at]),
-            loss_stop=float(found.loss_stop[at]),
-            loss_finish=float(found.loss_finish[at]),
+            prob_better=float(table.prob_better[at]),
+            loss_continue=float(table.loss_continue[at]),
+            loss_stop=float(table.loss_stop[at]),
+            loss_finish=float(table.loss_finish[at]),
             paths_in_cell=here,
         )
 
-    def _explained(self, step: int, decision: int, here: int) -> tuple[bool, str]:
+    def _explain(self, step: int, decision: int, here: int) -> tuple[bool, str]:
         """Return whether to stop and why, with `here` simulated curves in the cell."""
-        rule, found = self.rule, self.decisions
+        rule, table = self.rule, self.decisions
         if step == rule.n_max:
             return False, "trained in full"
-        if not found.enough_paths:
-            reason = f"only {found.n_paths} simulated curves stayed within bounds: the model does not fit, no stopping"
+        if not table.enough_paths:
+            reason = f"only {table.n_paths} simulated curves stayed within bounds: the model does not fit, no stopping"
             return False, reason
         if here <= rule.min_paths:
             return False, f"{here} simulated curves pass here, more than {rule.min_paths} are needed"

@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 
 from shoestring.core.deciding.reproducible import ROUNDING, find_best_of_rows, sort_best_first
 from shoestring.core.values.arrays import Flags, Floats, Indices, invert
-from shoestring.models.thrift.shapes import COLUMNS, HIGH, LOW, SHARPNESS, SLOTS, STEPS
+from shoestring.models.thrift.shapes import COLUMNS, FEATURE_STEPS, HIGH, LOW, SHARPNESS, STEPS
 
 _FAR = 1e30  # in place of losses that are not known yet
-_AT_SLOTS = np.array(SLOTS) - 1
+_AT_FEATURE_STEPS = np.array(FEATURE_STEPS) - 1
 _STEP = np.arange(1, STEPS + 1)
-_REACH = slice(2 * len(SLOTS) + 12, 2 * len(SLOTS) + 15)  # where `_reach_columns` are
+_REACH = slice(2 * len(FEATURE_STEPS) + 12, 2 * len(FEATURE_STEPS) + 15)  # where `_reach_columns` are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class Arms:
     steps: int  # steps of a full curve
 
     @property
-    def is_opened(self) -> Flags:
+    def is_started(self) -> Flags:
         return self.n > 0
 
 
@@ -72,7 +72,7 @@ class Scale:
 
 def scale_of(arms: Arms) -> Scale:
     """Return the scale of a study; at least one arm must have been trained."""
-    started = arms.is_opened
+    started = arms.is_started
     seen = arms.losses[started][arms.n[started, None] >= _STEP]
     first = np.sort(arms.losses[started, 0])
     best, highest = float(seen.min()), float(seen.max())
@@ -88,11 +88,11 @@ def _lower_quantile(ascending: Floats, share: float) -> float:
 def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
     """Return the features, (K, FEATURES)."""
     n, steps = arms.n, float(arms.steps)
-    started = arms.is_opened
+    started = arms.is_started
     o = started.astype(float)
     seen = n[:, None] >= _STEP
     u = np.where(seen, scale.to_u(np.where(seen, arms.losses, scale.best)), 0.0)
-    known = seen[:, _AT_SLOTS]
+    known = seen[:, _AT_FEATURE_STEPS]
     rows, newest = np.arange(len(n)), np.maximum(n, 1) - 1
     last, middle = u[rows, newest], u[rows, np.maximum((n + 1) // 2, 1) - 1]
     lows = np.where(seen, u, _FAR)
@@ -127,7 +127,7 @@ def features(arms: Arms, scale: Scale) -> NDArray[np.float32]:
         math.log(steps) / 4,
         float((rough * o).sum() / max(1.0, o.sum())),
     ]
-    parts = [u[:, _AT_SLOTS] * known, known, np.stack(scalars, axis=1), np.where(has, arms.x * 2 - 1, 0.0), has]
+    parts = [u[:, _AT_FEATURE_STEPS] * known, known, np.stack(scalars, axis=1), np.where(has, arms.x * 2 - 1, 0.0), has]
     return np.hstack([*parts, np.tile(study, (len(n), 1))]).astype(np.float32)
 
 
@@ -145,7 +145,7 @@ def _reach_columns(reach: Indices, steps: float) -> list[Floats]:
 def rank_share(arms: Arms) -> Floats:
     """Return for each arm the share of the arms with as many steps that were no better there, (K,); 0.5 for candidates."""
     share = np.full(len(arms.n), 0.5)
-    mine = np.flatnonzero(arms.is_opened)
+    mine = np.flatnonzero(arms.is_started)
     n = arms.n[mine]
     newest = arms.losses[mine, n - 1]
     at_my_step = arms.losses[np.ix_(mine, n - 1)]  # [other, arm]

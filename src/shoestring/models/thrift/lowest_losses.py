@@ -41,7 +41,7 @@ class LowestLosses:
         return np.asarray(self.chances @ _BETTER.astype(float))
 
     @property
-    def middle(self) -> Floats:
+    def median(self) -> Floats:
         """Return the median of the lowest loss within reach, (K,)."""
         return self.quantile(0.5)
 
@@ -80,7 +80,7 @@ def _sharpen(chances: Floats, chance_power: float) -> Floats:
 
 def _choose_context(arms: Arms) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """Return the trained arms; if there are too many, those with most steps, and then with the lowest newest loss."""
-    trained = np.flatnonzero(arms.is_opened)
+    trained = np.flatnonzero(arms.is_started)
     if len(trained) <= MAX_CONTEXT_ARMS:
         return trained
     newest = arms.losses[trained, arms.n[trained] - 1]

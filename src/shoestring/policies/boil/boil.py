@@ -91,7 +91,7 @@ _PHASES = {
     "initial design": "part of the initial design",
     "recommended": "the recommended trial is trained to its end",
 }
-_MIN_SHARE = 5  # a training is at least a full one divided by this: 30 of 150 epochs in the paper
+_FULL_PER_SHORTEST = 5  # shortest trainings in a full one: 30 of 150 epochs in the paper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class BOIL:
 
     def model_settings(self, ledger: Ledger) -> ModelSettings:
         """Return the settings of the model as they apply to this study."""
-        shortest = math.ceil(ledger.max_steps / _MIN_SHARE) if self.min_steps is None else self.min_steps
+        shortest = math.ceil(ledger.max_steps / _FULL_PER_SHORTEST) if self.min_steps is None else self.min_steps
         shortest = ledger.max_steps if self.lengths == "full" else min(shortest, ledger.max_steps)
         return ModelSettings(
             lengths=TrainingLengths(shortest, ledger.max_steps),

@@ -84,7 +84,7 @@ class Prefixes:
     )
 
     @classmethod
-    def read_predicted_history(cls, ledger: Ledger) -> Prefixes:
+    def read(cls, ledger: Ledger) -> Prefixes:
         """Return the prefixes that the orders of this policy have added so far."""
         prefixes = cls()
         for order in ledger.orders[ledger.state.first_own_order :]:
@@ -133,7 +133,7 @@ class ModelRow(NamedTuple):
 def model_rows(
     curves: Sequence[LossCurve], x: Floats, prefixes: Prefixes, lengths: TrainingLengths
 ) -> tuple[Floats, list[ModelRow]]:
-    """Return the points z, (n, d + 1), and their meanings: for every curve, at x (curves, d), its end and then its prefixes."""
+    """Return the points z, (n, d + 1), of all curves, at x (curves, d), and the row of each: every end, and then its prefixes."""
     rows = [
         ModelRow(place, steps)
         for place, curve in enumerate(curves)

@@ -107,7 +107,7 @@ def fit_score_model(
     else:
         parameters = ProcessParameters(noise_variance=settings.noise_variance)
     x = table.encoding.on_simplex(table.stack([curve.trial for curve in curves]))
-    prefixes = Prefixes.read_predicted_history(ledger)
+    prefixes = Prefixes.read(ledger)
     add_prefixes(
         prefixes,
         settings.prefix_rule,

@@ -75,9 +75,11 @@ from shoestring.policy import (
 )
 
 _STEPS_PER_ARM = 2  # least steps in the budget for each new trial: its first step, and one for a leading arm
-_MANY_TRAININGS = 100  # with budget for this many full trainings, an idle worker costs more than one of them
-# With that budget, the training of at most this many leading arms is reserved, or of one for every eta² workers if that is more:
-# still many arms at the end of the budget.
+_MANY_TRAININGS = (
+    100  # with budget for this many full trainings, one training too many is a smaller loss than an idle worker
+)
+# With that much budget, a part is reserved for at most this many leading arms, or for one arm per eta² workers if that is more.
+# So many arms are enough to choose from at the end.
 _MAX_LEADERS = 150
 _LAST_ROUND = -1  # the number of the round in which the best arm gets the rest of the budget
 _LAST_STAGE = "the rest of the budget goes to the best trial that can continue"
@@ -144,10 +146,10 @@ class SequentialHalving:
         if race.round == _LAST_ROUND:
             return self._train_last(ledger, current.arms, {"was": "interrupted"}, memo)
         until = race.until if race.round else self._first_stop(ledger, current, race)
-        planned = self._count_newcomers(ledger, race) if race.round == 0 else 0
-        if ledger.queue or current.newcomers < planned:
-            in_all = race.arms_at_start + planned
-            newcomer = self._start_newcomer(ledger, until, memo, race.round, len(current.arms), in_all)
+        newcomers = self._count_newcomers(ledger, race) if race.round == 0 else 0
+        if ledger.queue or current.newcomers < newcomers:
+            planned_arms = race.arms_at_start + newcomers
+            newcomer = self._start_newcomer(ledger, until, memo, race.round, len(current.arms), planned_arms)
             if newcomer:
                 return newcomer
         is_waiting = _is_waiting(ledger, current, until)
@@ -296,15 +298,15 @@ class SequentialHalving:
     # new trials --------------------------------------------------------------------------------------------------------
 
     def _start_newcomer(
-        self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0, planned: float = 0
+        self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0, planned_arms: float = 0
     ) -> Train | None:
         """Return the order that starts a new trial, or None if no configuration is left."""
         config = find_untried_config(ledger)
         if config is None:
             return None
         why: dict[str, Scalar] = {"round": round, "arm": arm, "until": until}
-        if arm < planned < math.inf:  # it is infinite before the first step was paid
-            why["of"] = int(planned)
+        if arm < planned_arms < math.inf:  # it is infinite before the first step was paid
+            why["of"] = int(planned_arms)
         return start_trial(ledger, config, until, why=why, memo=memo)
 
     def _count_newcomers(self, ledger: Ledger, race: RaceFacts) -> float:

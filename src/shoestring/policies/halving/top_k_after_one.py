@@ -1,4 +1,4 @@
-"""Train as many trials as half the budget pays for by one step each, then the best to its end, then the next best.
+"""Spend half of the budget on the first steps of new trials; then train the best trial to its end, then the next best.
 
 This is the simplest rule that knows its budget. It is strong when the first step already separates good from bad trials, and
 weak when curves cross later.

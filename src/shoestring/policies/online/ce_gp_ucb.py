@@ -17,11 +17,11 @@ bound of x_t), "always", or "bernoulli" with `query_probability`. With `exact_co
 the two values compared, which the paper leaves out; it validates less often if configs are alike. `acquisition` is "ucb", "pi" or
 "ei". `validate_at_most` limits validation: a share of the training cost ("20%"), "30 passes", or a duration.
 
-Differences from the paper: corrections are listed in models/online/query_rules.py. A model without observations always validates,
-and so does one without competitors. Rewards are per round and in units of recent gains unless `unit` is given.
-`forgetting_rate=None` learns the rate at 8, 16, 32, … observations, within bounds; in the paper it is known. Queued configs come
-first and are validated. If a limit forbids a validation, the round takes the config with the largest mean: exploration
-without an observation gives no information. A run that diverges or fails is over.
+Differences from the paper: corrections are listed in models/online/query_rules.py. A model without observations always validates.
+The rules "kappa" and "lcb_ucb" also validate if there is no competitor. Rewards are per round and in units of recent gains unless
+`unit` is given. `forgetting_rate=None` learns the rate at 8, 16, 32, … observations, within bounds; in the paper it is known.
+Queued configs come first and are validated. If a limit forbids a validation, the round takes the config with the largest mean:
+exploration without an observation gives no information. A run that diverges or fails is over.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class CubeKernel:
         self._encoding, self._kernel, self._theta = encoding, kernel, theta
         names = encoding.space.cube_names
         self._is_number = np.isin(np.arange(len(names)), encoding.numbers)
-        self._switched = [names.index(name) for name in encoding.optional]  # cube dimensions that may be inactive
+        self._optional_dims = [names.index(name) for name in encoding.optional]  # cube dimensions that may be inactive
         self._observed: tuple[Floats, Floats] = (np.empty(0), np.empty(0))  # points and features of the observations
 
     def __call__(self, x: Floats, z: Floats) -> tuple[Floats, Floats]:
@@ -257,8 +257,9 @@ class CubeKernel:
         """Return the kernel's features of these points (m, dims), and which coordinates change them, (m, dims)."""
         moves = np.tile(self._is_number, (len(cube), 1))
         points = Points(cube, np.empty((len(cube), 0), dtype=np.bool_))
-        if self._switched:  # through configs: a search evaluates one point at a time, for which arrays are not faster
+        if self._optional_dims:
+            # Through configs: a search evaluates one point at a time, for which arrays are not faster.
             configs = self._encoding.points([self._encoding.space.from_cube(u) for u in cube])
-            moves[:, self._switched] &= configs.active
+            moves[:, self._optional_dims] &= configs.active
             points = Points(np.where(moves, cube, configs.cube), configs.active)
         return self._encoding.features(points), moves

@@ -4,7 +4,7 @@
 the method. Two limits apply to every rule. The user sets `validate_at_most`: a share of the training cost ("20%"), a number of
 passes ("30 passes") or a duration ("10m"). The budget is the other limit: a pass must leave enough for the remaining rounds. The
 price of a pass is the mean of those so far, so the first pass is always within the user's limit. If passes have no price and
-take no measurable time, as in a generator, a share is a share of the rounds.
+take no measurable time, as in training code that is a generator, a share is a share of the rounds.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Learning Curves", IJCAI 2015 (no arXiv version known to us); a baseline of BO-BO
 
     paper   here         meaning                                                                    unit
     m       max_steps    a full training                                                            steps
-    delta   threshold    a trial is stopped when Pr(y_m > y*) is below it                             probability
+    delta   threshold    a trial is stopped when Pr(y_m > y*) is below it                           probability
     p       every        steps between two forecasts                                                steps
-    y*      incumbent    best loss of all other trials                                                loss
+    y*      incumbent    best loss of all other trials                                              loss
     -       n0           steps of a trial before the first forecast                                 steps
     -       forecast     "families": eleven parametric curves by Markov chain; "process": the       -
                          decaying exponentials of `curve_paths`, a hundred times cheaper

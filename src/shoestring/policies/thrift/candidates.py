@@ -28,7 +28,7 @@ def draw_pool(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
     if table.rows is None:
         around = _around_the_best(ledger, table)
         pool = table.pool(ledger, max(MIN_CANDIDATES, count - len(around)), rng, near=())
-        return Pool(table.untried(around.join(pool.points)), pool.rows)
+        return Pool(table.drop_tried(around.join(pool.points)), pool.rows)
     pool = table.pool(ledger, count, rng, near=())
     if pool.rows.size > count:
         order = rng.permutation(len(table.unused))
@@ -41,7 +41,7 @@ def draw_pool(ledger: Ledger, table: ConfigTable, count: int) -> Pool:
 def _around_the_best(ledger: Ledger, table: ConfigTable) -> Points:
     best = [number for number in best_trials(ledger, BEST) if math.isfinite(ledger.trials[number].best_loss)]
     places = [_draw_around(ledger, table, number) for number in best]
-    return table.untried(table.encoding.snap(np.vstack([np.empty((0, ledger.space.dims)), *places])))
+    return table.drop_tried(table.encoding.snap(np.vstack([np.empty((0, ledger.space.dims)), *places])))
 
 
 def _draw_around(ledger: Ledger, table: ConfigTable, trial: int) -> Floats:

@@ -47,7 +47,7 @@ class NetworkInput:
 
     @property
     def has_losses(self) -> bool:
-        return bool(self.arms.is_opened.any())
+        return bool(self.arms.is_started.any())
 
     def within(self, horizon: float) -> NetworkInput:
         """Return this input with reaches of at most `horizon` times the steps trained, or one block of steps if that is more."""
@@ -107,7 +107,7 @@ def make_network_input(ledger: Ledger, candidates: int) -> NetworkInput:
         steps=curves.block_of(length),
     )
     # Newest losses at different steps cannot be compared; shares of better trials can.
-    share_better = np.where(arms.is_opened, 1.0 - rank_share(arms), math.nan)
+    share_better = np.where(arms.is_started, 1.0 - rank_share(arms), math.nan)
     arms = replace(arms, x=rank_columns(_columns(ledger, table, pool), share_better))
     can_train &= reach >= 1
     without_end = np.clip(affordable, 0, 2**31).astype(np.int64)

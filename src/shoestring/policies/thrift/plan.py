@@ -93,7 +93,7 @@ def _decode_choices(plan: Sequence[float], table: ConfigTable) -> Iterator[tuple
 
 
 def is_clear(index: Floats, count: int) -> bool:
-    """Return whether `choose_arms` chooses the same arms for every index within the error of single precision of this one.
+    """Return whether `choose_arms` would choose the same arms if the index changed by at most the error of single precision.
 
     The choices, the runner-up, the next best arm and the smallest index that is accepted must lie apart. At least one arm must
     have a finite index.

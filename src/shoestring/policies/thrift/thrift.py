@@ -2,7 +2,8 @@
 
 A small network (`models.thrift`) reads the whole study, with candidates that were not started. For each arm (a trial or a
 candidate) it predicts the lowest loss in its next steps: at most twice as many as it has had, as far as the remaining budget
-allows. The arm with the largest index is trained: a trial for as many steps as it has had, a candidate for its first step.
+allows. The arm with the largest index is trained: a trial for as many steps as it has had, a candidate for its first step (its
+first block of steps, if a full training has more than 50 steps).
 
     index = gain * share^0.5 / (price * steps^0.5)
 
@@ -196,7 +197,7 @@ def _explain(ledger: Ledger, inputs: NetworkInput, lowest: LowestLosses, index: 
 
     compared = compare_scores(_SCORE, "highest", index, chosen, name, in_unit=_round)
     return compared | {
-        "expected_end": _round(ledger.definition.sign * float(lowest.middle[chosen])),
+        "expected_end": _round(ledger.definition.sign * float(lowest.median[chosen])),
         "chance_to_beat_best": round(float(lowest.chance_better[chosen]), 2),
         "expected_gain": _round(float(lowest.gain[chosen])),
         "reach": int(inputs.reach[chosen]),

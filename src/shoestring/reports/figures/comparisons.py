@@ -2,8 +2,8 @@
 
 The comparison draws the best value against the budget spent, one colour for each policy, with an interval where a policy has
 several studies. The replay figure shows the recorded curves twice: as far as each of the two policies trained them until it
-found its best value. At the end a replay has trained nearly all that is recorded, since nothing else is left for its budget, so
-the moment of its best value shows more about what it paused.
+found its best value. After that moment a replay goes on until it has trained nearly everything that is recorded, because there
+is nothing else to spend its budget on; so its end would not show what it had paused.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The importance of a parameter is a local one, after the idea of PED-ANOVA (Watan
 the Pearson divergence between the parameter's distribution p among the best third of the trials and its distribution q among all
 of them, the sum over bins of q (p/q - 1)^2. It is computed here on a few bins of the unit interval, since a study has tens of
 trials, not thousands. The interval is a bootstrap over trials. The divergence that chance alone gives is found by shuffling which
-trials are good: a bar that is not longer than it shows nothing.
+trials are good. A parameter has a clear effect only if its whole interval lies above that divergence.
 """
 
 from __future__ import annotations

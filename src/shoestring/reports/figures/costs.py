@@ -82,7 +82,7 @@ def draw_best(history: StudyHistory) -> Figure | None:
 
 
 def range_of_bests(histories: Sequence[StudyHistory]) -> tuple[float, float]:
-    """Return the range of the best values; of those in the first 2% of the budget only the last, as the first may be far off."""
+    """Return the range of the best values. Of those in the first 2% of the budget only the last counts: others may be far off."""
     values = []
     for history in histories:
         early = _EARLY_SHARE * history.ledger.spent

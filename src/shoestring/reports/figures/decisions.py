@@ -28,7 +28,7 @@ from shoestring.reports.figures.history import PastPrediction, Segment, StudyHis
 
 # Numbers in `why` that only a model gives. An order without any of them was placed by a design, a race or the user.
 _MODEL_NUMBERS = ("mu", "expected_end", "forecast", "asymptote", "information", "stages", "ei", "mean", "statistic")
-MAX_CHOICES = 6  # of one figure: page.css has rules for so many
+MAX_CHOICES = 6  # of one figure: page.css has rules for six
 ACTION_COLOURS = (1, 5, 2)  # numbers of the classes `fill-N`, in the order of STOPPING_ACTIONS
 
 _MAX_DOTS = 300
@@ -219,5 +219,6 @@ def _describe_map(segment: Segment, regions: Regions) -> str:
     return (
         f"Before order {segment.order.number}, trial {regions.trial} had reached step {regions.steps[at - 1]}; its mean "
         f"value since step {first} was {show_number(float(regions.means[-1]))}. Its futures were simulated at step {first}. "
-        "The colours show the action for a trial that gets there; without a colour too few futures pass, and the trial continues."
+        "The colours show the action for a trial that gets there. Where there is no colour, too few simulated curves pass, "
+        "and the trial continues."
     )

@@ -1,7 +1,7 @@
 """Write SVG without a library or a script: axes with round ticks, and a sheet to draw on. All text is escaped.
 
-Colours are classes of the page's style, so a figure follows light and dark. A mark's `tip` is the text that a reader sees when
-pointing at it. A `Figure` is a picture, one plain sentence, and the same numbers as a table.
+Colours are classes of the page's style, so a figure is light or dark like its page. A mark's `tip` is the text that a reader
+sees when pointing at it. A `Figure` is a picture, one plain sentence, and the same numbers as a table.
 """
 
 from __future__ import annotations
@@ -200,10 +200,10 @@ def segment_tip(history: StudyHistory, segment: Segment) -> str:
     return "\n".join([*lines, cost])
 
 
-def drop_tips(drawn: str) -> str:
-    return _TIP.sub("/>", drawn)
+def drop_tips(svg: str) -> str:
+    return _TIP.sub("/>", svg)
 
 
-def tips_as_titles(drawn: str) -> str:
+def tips_as_titles(svg: str) -> str:
     """Return the drawing with its tips as titles, which a browser shows without a script."""
-    return _MARK_WITH_TIP.sub(r"<\1\2><title>\3</title></\1>", drawn)
+    return _MARK_WITH_TIP.sub(r"<\1\2><title>\3</title></\1>", svg)

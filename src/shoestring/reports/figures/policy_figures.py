@@ -30,7 +30,7 @@ from shoestring.reports.figures.history import Segment, StudyHistory
 
 _MIN_ORDERS = 3
 _SMALLEST_SHARE = 1e-6  # of the largest improvement: smaller ones are drawn on the lower edge
-_MAX_LINES = 6  # hyperparameters in one figure: there are so many colours
+_MAX_LINES = 6  # hyperparameters in one figure: the style has six colours for lines
 _WEIGHT_RANGE = (-6.0, 6.0)  # argument of BOIL's logistic weight, from the first step to the last
 
 

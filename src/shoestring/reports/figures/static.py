@@ -27,10 +27,10 @@ def write_svg(figure: Figure, look: Look = "light") -> str:
 
 
 def wrap_svg(
-    drawn: str, title: str, sentence: str = "", look: Look = "light", padding: float = PADDING, zoom: float = 1.0
+    svg: str, title: str, sentence: str = "", look: Look = "light", padding: float = PADDING, zoom: float = 1.0
 ) -> str:
     """Return a complete SVG file around what a `Sheet` drew; `zoom` sets its default size."""
-    head = _HEAD.match(drawn)
+    head = _HEAD.match(svg)
     assert head is not None, "not drawn by a Sheet"
     width, height = (float(side) + 2 * padding for side in head.groups())
     size = (
@@ -40,13 +40,13 @@ def wrap_svg(
     described = f"<desc>{escape(printable(sentence))}</desc>" if sentence else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
-        f"<title>{escape(printable(title))}</title>{described}<style>\n{_style(drawn, look, width)}</style>\n{ground}"
-        f"{_break_lines(drop_tips(drawn[head.end() :]))}\n"
+        f"<title>{escape(printable(title))}</title>{described}<style>\n{_style(svg, look, width)}</style>\n{ground}"
+        f"{_break_lines(drop_tips(svg[head.end() :]))}\n"
     )
 
 
-def _style(drawn: str, look: Look, width: float) -> str:
-    rules = f"{style_marks(drawn)}\nsvg .ground {{ fill: var(--card); }}\n"
+def _style(svg: str, look: Look, width: float) -> str:
+    rules = f"{style_marks(svg)}\nsvg .ground {{ fill: var(--card); }}\n"
     first = replace_variables(rules, DARK if look == "dark" else LIGHT)
     if look != "reader":
         return first

@@ -60,11 +60,9 @@ def _rules() -> tuple[tuple[str, str], ...]:
     return tuple((one.strip(), body.strip()) for selectors, body in found for one in selectors.split(","))
 
 
-def style_marks(drawn: str | None = None, scope: str = "") -> str:
-    """Return the rules for the marks in `drawn`, or for all marks; `scope` is a selector to put before each."""
-    used = (
-        None if drawn is None else {name for names in re.findall(r'class="([^"]*)"', drawn) for name in names.split()}
-    )
+def style_marks(svg: str | None = None, scope: str = "") -> str:
+    """Return the rules for the marks in `svg`, or for all marks; `scope` is a selector to put before each."""
+    used = None if svg is None else {name for names in re.findall(r'class="([^"]*)"', svg) for name in names.split()}
     rules = [rule for rule in _rules() if used is None or set(_CLASS.findall(rule[0])) <= used]
     return "\n".join(f"{scope} {selector} {{ {body} }}".strip() for selector, body in rules)
 

@@ -3,7 +3,7 @@
     PLACE/trial-0007/step-000012.ATTEMPT.tar       an archive of what training code wrote
     PLACE/trial-0007/step-000012.ATTEMPT.whole     an empty object, which says that the archive is complete
 
-Such places cannot rename, or only by copying, so an archive becomes a checkpoint when a second, empty object is put beside it.
+Such places cannot rename an object without copying it, so an archive becomes a checkpoint when an empty object is put beside it.
 Access rights are those that fsspec finds in the environment of each machine; none of them is stored here.
 """
 
@@ -31,7 +31,8 @@ from shoestring.runners.checkpoints.checkpoint_store import (
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
 
 _OBJECT = re.compile(r"trial-(\d+)/(step-(\d+)(?:\.\w+)?)\.(tar|whole)")
-# Showing a stored study reads this place, so only kinds that hold files are allowed; fsspec has others, and chains of them.
+# Even showing a stored study reads from its place, so only kinds that store files are allowed. Others of fsspec send requests
+# to any web server, or chain several places.
 _BUCKET_KINDS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss")
 _KINDS = (*_BUCKET_KINDS, "sftp", "ssh", "smb", "hdfs", "webhdfs", "memory")
 _WHOLE, _ARCHIVE = ".whole", ".tar"

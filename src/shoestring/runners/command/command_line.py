@@ -1,6 +1,6 @@
 """The arguments and the environment of a command, and the reports that it writes.
 
-Into it: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}`, `{until}`,
+Input: `{lr}` in an argument is replaced by the value of the parameter lr, and `{config}`, `{checkpoint}`, `{step}`, `{until}`,
 `{max_steps}` by the values of the variables below. An argument with the placeholder of an inactive parameter is left out, so
 write `--momentum={momentum}` as one word. Any other `{word}` is an error, raised before anything is trained; write `{{word}}` to
 have `{word}` in the command. Braces around more than one word, as in awk's `{print $1}`, are left alone.
@@ -14,11 +14,11 @@ have `{word}` in the command. Braces around more than one word, as in awk's `{pr
     SHOESTRING_REPORT       file to which reports may be appended, instead of printing them
     SHOESTRING_DEVICE       the device of this worker, where devices were named; the same as CUDA_VISIBLE_DEVICES
 
-Out of it: one line for each report, on standard output or in that file. `{"value": 0.3}` says that one more step is done; a
-bare number says the same, until the first JSON report. With `"step"`, steps may be skipped. With `"cost"` (seconds, or seconds
-by setup, train, validate) the measured time is replaced. `"metrics": {"accuracy": 0.9}` is stored with the value. `"saved":
-true`, or the number of a step, says that the checkpoint directory now holds that step. NaN and Infinity are values: the step
-diverged. Any other line is ignored.
+Output: one line for each report, on standard output or in the file that SHOESTRING_REPORT names. `{"value": 0.3}` says that one
+more step is done; a bare number says the same, until the first JSON report. With `"step"`, steps may be skipped. With `"cost"`
+(seconds, or seconds by setup, train, validate) the measured time is replaced. `"metrics": {"accuracy": 0.9}` is stored with the
+value. `"saved": true`, or the number of a step, says that the checkpoint directory now holds that step. NaN and Infinity are
+values: the step diverged. Any other line is ignored.
 """
 
 from __future__ import annotations

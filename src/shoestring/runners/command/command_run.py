@@ -50,7 +50,7 @@ class CommandRun:
     group: ProcessGroup
     process: subprocess.Popen[bytes]
     state: CommandState
-    began_at: int  # the step that it continued from
+    start_step: int  # the step that it continued from
     until: int  # the last step of this leg
     step: int  # last step that was reported
     output: Output

@@ -231,7 +231,9 @@ class CommandRunner:
             run.note_saved(report, run.step)
             return []
         if run.last is not None:
-            return self._fail(run, f"the command continued after step {run.until}, its last: see SHOESTRING_UNTIL")
+            return self._fail(
+                run, f"the command continued after step {run.until}, the last that was ordered: see SHOESTRING_UNTIL"
+            )
         now = self.now()
         self._silence.note_step(now - run.since)
         events = run.take_report(report, now, self._numbered_workers.name_of(run.worker_number))
@@ -261,7 +263,7 @@ class CommandRunner:
         events: list[RunnerEvent] = [self._record_last_step(run, last), *self._end_run(run, why)]
         if run.until == run.order.until or last.status == "diverged":
             return events
-        if run.state.saved_step <= run.began_at:
+        if run.state.saved_step <= run.start_step:
             # Legs that save nothing make no progress: train all steps in one run, with the newest config.
             self._in_one_run.add(run.order.number)
         self._numbered_workers.occupy(run.worker_number)

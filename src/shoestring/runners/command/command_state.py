@@ -16,6 +16,8 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from shoestring.runners.process.process_group import KILL_WAIT_S
+
 GRACE_S = 0.5  # between SIGTERM and SIGKILL
 _POLL_S = 0.01
 
@@ -70,7 +72,7 @@ def end_leftover(folder: Path) -> None:
     state = CommandState.read(folder)
     if not state.pid:
         return
-    for number, grace_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0)):
+    for number, grace_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_WAIT_S)):
         deadline = time.monotonic() + grace_s
         if started_at(state.pid) == state.started != "":
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 
 from shoestring.runners.local.free_memory import MemoryState, read_memory
 from shoestring.runners.runner import DEFAULT_LIVE_TRIALS
-from shoestring.runners.training.code import Live
+from shoestring.runners.training.code import LiveTrial
 from shoestring.runners.training.random_state import RandomState
 
 _FREE_SHARE = 0.25  # of all memory: room for the peak of a step, and for other processes
-_PAUSE_PER_READING = 100  # memory is read again after this many times the duration of the last reading
+# Memory is read again after this many times the duration of the last reading, so readings take at most 1 % of the time.
+_PAUSE_PER_READING = 100
 
 
 class LiveTrials:
@@ -27,7 +28,7 @@ class LiveTrials:
 
     def __init__(self, limit: int | None = None, read: Callable[[], list[MemoryState]] = read_memory) -> None:
         self._limit, self._read = limit, read
-        self._by_trial: dict[int, Live] = {}
+        self._by_trial: dict[int, LiveTrial] = {}
         self._random: dict[int, RandomState] = {}  # of the paused trials
         self._training: int | None = None
         self._last_states: list[MemoryState] = []  # at the last reading
@@ -44,18 +45,18 @@ class LiveTrials:
     def __len__(self) -> int:
         return len(self._by_trial)
 
-    def __iter__(self) -> Iterator[tuple[int, Live]]:
+    def __iter__(self) -> Iterator[tuple[int, LiveTrial]]:
         return iter(list(self._by_trial.items()))
 
-    def __reversed__(self) -> Iterator[tuple[int, Live]]:
+    def __reversed__(self) -> Iterator[tuple[int, LiveTrial]]:
         """Iterate over the trials, the most recently used first."""
         return reversed(self._by_trial.items())
 
-    def __getitem__(self, trial: int) -> Live:
+    def __getitem__(self, trial: int) -> LiveTrial:
         return self._by_trial[trial]
 
-    def train(self, trial: int, resumable_step: int, resume: Callable[[], Live]) -> Live:
-        """Return the trial after `resumable_step`, from memory if it is there, else from `resume`; pause the trial before it."""
+    def switch_to(self, trial: int, resumable_step: int, resume: Callable[[], LiveTrial]) -> LiveTrial:
+        """Pause the trial in training. Return this one after `resumable_step`, from memory if it is there, else from `resume`."""
         live = self._by_trial.pop(trial, None)
         if self._training is not None and self._training != trial:
             self._random[self._training] = RandomState.take()
@@ -82,7 +83,7 @@ class LiveTrials:
         for trial, _ in self:
             self.drop(trial)
 
-    def find_surplus(self) -> list[tuple[int, Live]]:
+    def find_surplus(self) -> list[tuple[int, LiveTrial]]:
         """Return the trials for which there is no room, the least recently used first; never the trial that was trained last."""
         most = self._limit if self._limit is not None else self._count_fitting()
         return list(self)[: max(0, len(self) - max(1, most))]

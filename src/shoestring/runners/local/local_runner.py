@@ -43,7 +43,7 @@ from shoestring.runners.runner import (
     write_incomplete_receipt,
     write_receipt,
 )
-from shoestring.runners.training.code import RAISED, EndOfTraining, Live, can_save
+from shoestring.runners.training.code import RAISED, EndOfTraining, LiveTrial, can_save
 from shoestring.runners.training.resume_check import note_check, note_unfinished_check, preserve_random_state
 
 # Limit on the time for saving at the end: a share of a budget of time, else of the time so far. Most of hundreds of poor trials
@@ -147,7 +147,8 @@ class LocalRunner:
     @property
     def saving_reserve_s(self) -> float:
         """The seconds to reserve for saving, at most 2 % of the budget."""
-        if self._unsaved_s is None:  # kept, because it is needed several times per step, for hundreds of trials
+        if self._unsaved_s is None:
+            # Stored, because it is read several times per step, and is a sum over hundreds of trials.
             unsaved = (trial for trial, live in self._lives if _can_be_saved(live))
             self._unsaved_s = sum(map(self.checkpoints.expected_save_s, unsaved))
         return min(self._unsaved_s, self._max_saving_s())
@@ -163,7 +164,7 @@ class LocalRunner:
         self._is_paused, self._unsaved_s = True, None
         began, max_s = time.monotonic(), self._max_saving_s()
         left_s = math.inf if self._total_s is None else max(max_s, self._total_s - self.now())
-        written: list[tuple[int, Live, float]] = []
+        written: list[tuple[int, LiveTrial, float]] = []
         commit_s = 0.0  # the expected time of the commits
         for trial, live in reversed(self._lives):
             if not _can_be_saved(live):
@@ -200,7 +201,7 @@ class LocalRunner:
 
     def _begin(self, order: Order, resumable_step: int, former_configs: Sequence[Config]) -> None:
         self._order, self._former_configs = order, former_configs
-        self._lives.train(order.trial, resumable_step, lambda: self._load(order, resumable_step))
+        self._lives.switch_to(order.trial, resumable_step, lambda: self._load(order, resumable_step))
         self._since = self.now()
 
     def _next_order(self) -> None:
@@ -209,11 +210,11 @@ class LocalRunner:
             self._waiting.remove(waiting[0])
             self._begin(*waiting)
 
-    def _load(self, order: Order, step: int) -> Live:
+    def _load(self, order: Order, step: int) -> LiveTrial:
         config = config_at(step + 1, order, self._former_configs)
-        return Live(self.target, config, step, self.checkpoints.path_to_load(order.trial, step), self.max_steps)
+        return LiveTrial(self.target, config, step, self.checkpoints.path_to_load(order.trial, step), self.max_steps)
 
-    def _next_config(self, live: Live) -> Config:
+    def _next_config(self, live: LiveTrial) -> Config:
         assert self._order is not None
         return config_at(live.step + 1, self._order, self._former_configs)
 
@@ -237,7 +238,7 @@ class LocalRunner:
 
     # the resume check ------------------------------------------------------------------------------------------------
 
-    def _check_resuming(self, order: Order, live: Live) -> tuple[float | None, float] | None:
+    def _check_resuming(self, order: Order, live: LiveTrial) -> tuple[float | None, float] | None:
         """Make the resume check if it is due: train the next step in a copy of the trial, made from its checkpoint.
 
         Return the value of that step (None if the copy cannot train it) and the seconds of the check; None if no check is due.
@@ -245,7 +246,7 @@ class LocalRunner:
         process: a trial that was just loaded from its checkpoint would be compared with a copy of the same checkpoint.
         """
         due = order.check and self._checked_order != order.number and order.validates(live.step + 1)
-        if not due or not live.can_save or live.step == live.resumed_at:
+        if not due or not live.can_save or live.step == live.start_step:
             return None
         self._checked_order = order.number
         began = time.monotonic()
@@ -268,13 +269,13 @@ class LocalRunner:
 
     # memory and disk -------------------------------------------------------------------------------------------------
 
-    def _save_if_due(self, live: Live, trial: int, value: float | None) -> float:
+    def _save_if_due(self, live: LiveTrial, trial: int, value: float | None) -> float:
         """Save the trial if a save is due; return the seconds that this took."""
         is_complete = live.step >= self.max_steps
         due = self.checkpoints.decide_save(trial, live.step, value, last=is_complete, unsaved_s=live.unsaved_s)
         return self._save(trial, live) if due else 0.0
 
-    def _save(self, trial: int, live: Live) -> float:
+    def _save(self, trial: int, live: LiveTrial) -> float:
         """Save a trial that can be saved and has unsaved work; return the seconds that this took."""
         return self.checkpoints.save(trial, live.step, live.save) if _can_be_saved(live) else 0.0
 
@@ -318,7 +319,7 @@ class LocalRunner:
         return [*(loss for loss, _ in moved if loss is not None), lost]
 
 
-def _can_be_saved(live: Live) -> bool:
+def _can_be_saved(live: LiveTrial) -> bool:
     """Return whether the trial can be saved now: it has unsaved work, and is not in the middle of a step."""
     return bool(live.can_save) and live.is_between_steps and live.unsaved_s > 0
 

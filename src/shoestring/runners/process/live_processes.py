@@ -128,7 +128,7 @@ class LiveProcesses:
         config = config_at(step + 1, order, former_configs)
         worker = self._start(device, order.trial, step, config, (STDOUT, STDERR))
         return ProcessTrial(
-            number=order.trial, worker=worker, checkpoints=self._checkpoints, now=self._now, step=step, resumed_at=step
+            number=order.trial, worker=worker, checkpoints=self._checkpoints, now=self._now, step=step, start_step=step
         )
 
     def _start(self, device: str, trial: int, step: int, config: Config, logs: Sequence[str]) -> WorkerProcess:

@@ -23,6 +23,7 @@ from shoestring.errors import RunnerError
 
 IS_WINDOWS = os.name == "nt"
 _POLL_S = 0.002
+KILL_WAIT_S = 5.0  # for a process to end after SIGKILL: the system may first have to finish what it writes to a disk
 
 
 def require_posix(what: str) -> None:
@@ -77,7 +78,7 @@ def end_groups(groups: Sequence[ProcessGroup], grace_s: float) -> None:
     for group in running:
         group.signal(signal.SIGKILL)
     for group in running:
-        group.join(5.0)
+        group.join(KILL_WAIT_S)
 
 
 def _look(pid: int, reap: Callable[[], int | None]) -> Literal["runs", "waits", "reaped"]:

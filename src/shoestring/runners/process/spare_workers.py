@@ -1,7 +1,7 @@
 """The worker processes that have no trial: spare ones, and those that are about to end.
 
-One spare process waits with its imports done, so that a trial need not wait for them; where devices are named, one for
-each device. Nobody waits for the end of a process that is not needed any more; it is cleared away when it has ended.
+One spare process waits with its imports done, so that a trial need not wait for them. Where devices are named, there is one for
+each device. A process that is not needed any more is asked to end; the runner does not wait for that.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _explain_unusable(spare: WorkerProcess, message: Mapping[str, Any] | None) -
     how = spare.describe_exit()
     if spare.exit_code == UNGUARDED:
         return (
-            "the main script tunes while it is imported, which every worker process has to do: "
+            "the main script starts tuning when it is imported, and every worker process has to import it: "
             'put the call under  if __name__ == "__main__":'
         )
     return f"a worker process {how} while it imported the main script: see its message above"

@@ -23,10 +23,10 @@ from typing import Any
 
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.runners.devices import device_variables
-from shoestring.runners.process.process_group import GroupGuard, ProcessGroup, end_groups
+from shoestring.runners.process.process_group import KILL_WAIT_S, GroupGuard, ProcessGroup, end_groups
 from shoestring.runners.process.worker_child import serve
 
-UNGUARDED = 76  # exit code of a child that was about to tune itself because the main script is not guarded
+UNGUARDED = 76  # exit code of a child that was about to start the tuning again, because the main script is not guarded
 _existing: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()
 
 
@@ -48,7 +48,7 @@ class WorkerProcess:
         for other in list(_existing):
             # Starting a process reaps the children that have exited; their groups must be ended before that.
             other.group.has_exited()
-        with _ctrl_c_blocked(), _environment(device_variables(device)):
+        with _block_ctrl_c(), _set_environment(device_variables(device)):
             self._process.start()  # Ctrl-C must not reach the child before it ignores it
         theirs.close()
         assert self._process.pid is not None
@@ -115,7 +115,7 @@ def stop(workers: Sequence[WorkerProcess], grace_s: float) -> None:
     """End all of these processes, by SIGTERM and after the grace by SIGKILL."""
     end_groups([worker.group for worker in workers if not worker.connection.closed], grace_s)
     for worker in workers:
-        worker.join(5.0)
+        worker.join(KILL_WAIT_S)
 
 
 def describe_exit(code: int | None) -> str:
@@ -128,7 +128,7 @@ def describe_exit(code: int | None) -> str:
 
 
 @contextlib.contextmanager
-def _ctrl_c_blocked() -> Iterator[None]:
+def _block_ctrl_c() -> Iterator[None]:
     """Block Ctrl-C; processes that are started meanwhile inherit the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -138,7 +138,7 @@ def _ctrl_c_blocked() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _set_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set these variables for processes that are started meanwhile: they import the main script before any code of ours runs."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

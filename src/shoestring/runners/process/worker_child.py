@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.core.values.strict_json import dumps, loads
-from shoestring.runners.training.code import RAISED, EndOfTraining, Live, can_save, shape_of
+from shoestring.runners.training.code import RAISED, EndOfTraining, LiveTrial, can_save, shape_of
 from shoestring.runners.training.targets import unpack_code
 
 
@@ -32,7 +32,7 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
         ready = {"is": "ready", "can_save": can_save(target), "reusable": shape_of(target) == "function"}
     except Exception as error:
         ready = {"is": "unusable", "text": f"{type(error).__name__}: {error}".splitlines()[0]}
-    live: Live | None = None
+    live: LiveTrial | None = None
     is_alone = True
     with contextlib.suppress(EOFError, OSError):  # the parent has exited, or closed the pipe
         pipe.send_bytes(dumps(ready).encode())
@@ -42,7 +42,7 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
                     live.close()
                 print_to(message["logs"], first_stderr)
                 checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
-                live = Live(target, message["config"], message["step"], checkpoint, message["max_steps"])
+                live = LiveTrial(target, message["config"], message["step"], checkpoint, message["max_steps"])
             else:
                 assert live is not None
                 answer = dumps(carry_out(live, message)).encode()
@@ -55,7 +55,7 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def carry_out(live: Live, message: Mapping[str, Any]) -> dict[str, Any]:
+def carry_out(live: LiveTrial, message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to `step` or `save`; what the training code raises is an answer too."""
     try:
         if message["do"] == "save":

@@ -32,7 +32,7 @@ def connect(cluster: RayCluster) -> bool:
     if cluster.address is None:
         how["include_dashboard"] = False
     try:
-        with _our_signal_handlers():
+        with _keep_signal_handlers():
             ray.init(address=cluster.address, **how)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise RunnerError(
@@ -43,7 +43,7 @@ def connect(cluster: RayCluster) -> bool:
 
 
 @contextlib.contextmanager
-def _our_signal_handlers() -> Iterator[None]:
+def _keep_signal_handlers() -> Iterator[None]:
     """Restore our signal handlers afterwards. Ray's handler for SIGTERM ends the process, but trials must be paused first."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -108,9 +108,9 @@ class RayRunner(RemoteRunner[RayTrial]):
         if isinstance(self.checkpoints.store, FolderStore):
             cut_long_logs([self.checkpoints.folder(trial.number)])
         events: list[RunnerEvent] = []
-        for behind in reversed(range(len(answer))):
+        for count, step_answer in enumerate(answer, 1):
             if trial.order is not None:
-                events += self._take_answer(trial, answer[-1 - behind], is_newest=not behind)
+                events += self._take_answer(trial, step_answer, is_newest=count == len(answer))
         return events
 
     def _take_answer(self, trial: RayTrial, answer: Mapping[str, Any], *, is_newest: bool = True) -> list[RunnerEvent]:
@@ -163,7 +163,7 @@ class RayRunner(RemoteRunner[RayTrial]):
             checkpoints=self.checkpoints,
             now=self.now,
             step=step,
-            resumed_at=step,
+            start_step=step,
             max_steps=self._max_steps,
             worker_name=worker.name,
             price_factor=worker.price_factor,

@@ -11,7 +11,7 @@ from shoestring.core.space.space import Config
 from shoestring.runners.ray.remote_worker import CALL_S, StartPoint, StepCall
 from shoestring.runners.remote.remote_trial import Answer, RemoteTrial
 
-_MAX_STEPS = 100  # steps that are requested in one call
+_MAX_STEPS = 100  # steps that are requested in one call; the call carries a message for each of them
 
 
 @dataclass(eq=False, slots=True)

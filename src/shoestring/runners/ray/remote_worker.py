@@ -33,7 +33,7 @@ from shoestring.runners.checkpoints.checkpoint_store import (
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder, remove_leftover_folders
 from shoestring.runners.checkpoints.trial_logs import STDERR, STDOUT
 from shoestring.runners.process.worker_child import carry_out, print_to
-from shoestring.runners.training.code import RAISED, Live, can_save, shape_of
+from shoestring.runners.training.code import RAISED, LiveTrial, can_save, shape_of
 from shoestring.runners.training.resume_check import preserve_random_state
 from shoestring.runners.training.targets import unpack_code
 
@@ -73,7 +73,7 @@ class RemoteWorker:
         self._checkpoints: CheckpointAccess = store if can_reach_store else BytesTransfer(self._folder)
         self._logs = store.root if can_reach_store and isinstance(store, FolderStore) else None
         self._stderr = os.dup(2)
-        self._live: Live | None = None
+        self._live: LiveTrial | None = None
         self._trial = -1
         self._ready: Answer = {
             "is": "ready",
@@ -106,21 +106,21 @@ class RemoteWorker:
         except FileNotFoundError as error:
             return [{"is": "gone", "text": str(error)}]
         answers, best_loss = list[Answer](), steps.best_loss
-        drafts: list[Answer] = []  # the answers whose checkpoints are written and still needed
+        with_checkpoint: list[Answer] = []  # the answers whose checkpoints are written and still needed
         for message in steps.messages:
             answer, loss, may_continue = self._train_step(message, steps.attempt, best_loss)
             now = time.perf_counter()
             answers.append({**answer, **checked, "took_s": now - since})
             if loss < best_loss:  # checkpoints that were written before are neither the best nor the newest any more
                 best_loss = loss
-                while drafts:
-                    remove(drafts.pop().pop("checkpoint")["path"])
+                while with_checkpoint:
+                    remove(with_checkpoint.pop().pop("checkpoint")["path"])
             if "checkpoint" in answer:
-                drafts.append(answers[-1])
+                with_checkpoint.append(answers[-1])
             if not may_continue or now - began > CALL_S:
                 break
             since, checked = now, {}
-        for answer in drafts:
+        for answer in with_checkpoint:
             began = time.perf_counter()
             answer["checkpoint"] = self._put(answer["checkpoint"])
             answer["took_s"] += time.perf_counter() - began
@@ -178,9 +178,9 @@ class RemoteWorker:
             print_to([str(folder / STDOUT), str(folder / STDERR)], self._stderr)
         self._live = self._load(start)
 
-    def _load(self, start: StartPoint) -> Live:
+    def _load(self, start: StartPoint) -> LiveTrial:
         checkpoint = self._fetch(start) if start.step else None
-        return Live(self._target, start.config, start.step, checkpoint, start.max_steps)
+        return LiveTrial(self._target, start.config, start.step, checkpoint, start.max_steps)
 
     def _fetch(self, start: StartPoint) -> Path:
         into = self._folder / "fetched"

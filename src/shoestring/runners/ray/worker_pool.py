@@ -2,7 +2,7 @@
 
 The pool asks Ray for workers until there are as many as wanted. A worker for which the cluster has no room waits until a node
 comes. Each node with a worker has a monitor, which is called every two seconds. Silence is counted only while the pool itself
-listens: a driver that was busy, or stopped, must not take its nodes for dead.
+listens: a driver that was itself busy or stopped must not conclude that its nodes are dead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MONITOR_INTERVAL_S = 2.0  # between an answer of a monitor and the next call
 _SUSPECT_S = 3.0  # how long to wait for a node whose worker died before another worker is started
 _AVOIDED_S = 60.0  # for how long Ray counts a dead node as alive
 _FIRST_ANSWER_S = 60.0  # a monitor has to be started first, on a node that may be busy
-_LISTENED_S = 1.0  # the longest silence that is counted between two checks
+_MAX_COUNTED_SILENCE_S = 1.0  # the longest silence that is counted between two checks
 _MAX_START_DEATHS = 3  # deaths of workers in a row before they are ready: after that, nodes are not the cause
 _LONGEST_DELAY_S = 30.0  # before another worker is started, when they keep dying
 
@@ -45,7 +45,7 @@ class NodeWatch:
 
     node: str
     monitor: Any
-    next_ask: float = 0.0
+    next_call_at: float = 0.0
     call: Any = None  # the call that was not answered yet
     silent_s: float = 0.0
     has_answered: bool = False
@@ -54,14 +54,14 @@ class NodeWatch:
 
     def suspect(self, now: float) -> None:
         """Note that a worker died on this node. The monitor is then called at once, and answers if the node is alive."""
-        self.suspect_until, self.next_ask = now + _SUSPECT_S, now
+        self.suspect_until, self.next_call_at = now + _SUSPECT_S, now
 
     def has_been_silent_for(self, limit_s: float) -> bool:
         return self.silent_s >= (limit_s if self.has_answered else max(limit_s, _FIRST_ANSWER_S))
 
 
 class WorkerPool:
-    """Workers by the calls that they have to answer; see the module."""
+    """The workers of a study on a Ray cluster, and the calls that they have not answered yet; see the module."""
 
     def __init__(self, cluster: RayCluster, code: bytes, checkpoints: Checkpoints, wanted: int) -> None:
         self.wanted = wanted
@@ -70,7 +70,7 @@ class WorkerPool:
         self._calls: dict[Any, RayWorker | NodeWatch] = {}
         self._watches: dict[str, NodeWatch] = {}
         self._marker = secrets.token_hex(6)
-        self._looked_at = time.monotonic()
+        self._checked_at = time.monotonic()
         self._start_deaths = 0  # deaths in a row of workers that were never ready
         self._fill_at = 0.0
         self._avoided: dict[str, float] = {}  # node -> until when no worker is started there
@@ -165,19 +165,19 @@ class WorkerPool:
         if ready:  # also return all other calls that have been answered by now
             ready, _ = ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
         for call in ready:
-            asked = self._calls.pop(call, None)
-            if asked is None:  # given up a moment ago because of another answer
+            callee = self._calls.pop(call, None)
+            if callee is None:  # given up a moment ago because of another answer
                 continue
             answer = self._read(call)
-            if isinstance(asked, NodeWatch):
-                self._handle_monitor(asked, answer)
-            elif answer is None and asked.node in self._watches:
-                self._watches[asked.node].suspect(time.monotonic())
-                yield asked, None
-            elif answer is not None and not asked.is_ready:
-                self._note_ready(asked, answer)
+            if isinstance(callee, NodeWatch):
+                self._handle_monitor(callee, answer)
+            elif answer is None and callee.node in self._watches:
+                self._watches[callee.node].suspect(time.monotonic())
+                yield callee, None
+            elif answer is not None and not callee.is_ready:
+                self._note_ready(callee, answer)
             else:
-                yield asked, answer
+                yield callee, answer
 
     def wait_for(self, workers: list[RayWorker], within_s: float) -> dict[RayWorker, Mapping[str, Any]]:
         """Return the answers that these workers give within this time."""
@@ -210,7 +210,7 @@ class WorkerPool:
     def find_silent(self) -> list[tuple[RayWorker, str]]:
         """Check the nodes; return the workers that are to be given up, and why."""
         now = time.monotonic()
-        listened_s, self._looked_at = min(now - self._looked_at, _LISTENED_S), now
+        listened_s, self._checked_at = min(now - self._checked_at, _MAX_COUNTED_SILENCE_S), now
         limit_s = self._cluster.silent_after_s
         for worker in self.ready:
             if worker.node not in self._watches:
@@ -218,7 +218,7 @@ class WorkerPool:
         for watch in self._watches.values():
             if watch.call is not None:
                 watch.silent_s += listened_s
-            elif now >= watch.next_ask:
+            elif now >= watch.next_call_at:
                 pids = [worker.pid for worker in self.ready if worker.node == watch.node]
                 watch.call = watch.monitor.find_stopped.remote(pids)
                 self._calls[watch.call] = watch
@@ -239,11 +239,11 @@ class WorkerPool:
             self._watches.pop(watch.node, None)
             self._avoided[watch.node] = time.monotonic() + _AVOIDED_S
             return
-        heard = time.monotonic()
-        since_s = heard - (watch.next_ask - _MONITOR_INTERVAL_S) if watch.has_answered else 0.0
+        now = time.monotonic()
+        since_s = now - (watch.next_call_at - _MONITOR_INTERVAL_S) if watch.has_answered else 0.0
         since_s = min(since_s, 2 * _MONITOR_INTERVAL_S)
         watch.silent_s, watch.has_answered = 0.0, True
-        watch.next_ask, watch.suspect_until = heard + _MONITOR_INTERVAL_S, 0.0
+        watch.next_call_at, watch.suspect_until = now + _MONITOR_INTERVAL_S, 0.0
         for worker in self.ready:
             if worker.node == watch.node:
                 worker.stopped_s = worker.stopped_s + since_s if worker.pid in answer else 0.0
@@ -253,7 +253,7 @@ class WorkerPool:
     def drop(self, worker: RayWorker) -> None:
         """End a worker now, or as soon as it can be reached; its answers are ignored from now on."""
         self._workers = [other for other in self._workers if other is not worker]
-        self._calls = {call: asked for call, asked in self._calls.items() if asked is not worker}
+        self._calls = {call: callee for call, callee in self._calls.items() if callee is not worker}
         if not worker.is_ready:
             self._start_deaths += 1
             self._fill_at = time.monotonic() + min(_LONGEST_DELAY_S, 2.0 ** (self._start_deaths - 1))

@@ -9,7 +9,7 @@ A step goes through these states:
     finished      its result has arrived, its checkpoint is being written     `result` is set
     recorded      its receipt is written                                      `result` is None again
 
-Before a step that its order wants checked, a copy of the trial trains the same step from a checkpoint (see `resume_check`).
+If the order asks for a resume check, a copy of the trial first trains the same step from a checkpoint (see `resume_check`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RemoteTrial(ABC):
     checkpoints: Checkpoints
     now: Callable[[], float]  # the runner's clock
     step: int
-    resumed_at: int  # the step from which its worker continued it
+    start_step: int  # the step from which its worker continued it
     worker_name: str = ""  # for receipts
     price_factor: float = 1.0  # price factor of its worker, relative to the rate of the budget
     order: Order | None = None
@@ -188,7 +188,7 @@ class RemoteTrial(ABC):
         """Whether its order pays for a check, and its next step can be checked. A trial just resumed is itself a copy."""
         order = self.current_order
         is_paid = order.check and order.validates(self.step + 1)
-        return is_paid and bool(self.can_save) and self.step != self.resumed_at
+        return is_paid and bool(self.can_save) and self.step != self.start_step
 
     def begin_check(self) -> bool:
         """Begin to time the check; return whether there is a checkpoint to check. If there is none, it must be saved first."""

@@ -149,15 +149,15 @@ class Table:
 
 def _lengths(values: Floats) -> NDArray[np.int64]:
     """Return (n,): one more than the index of the last value that is not nan; 0 where all are."""
-    there = ~np.isnan(values)
-    return np.where(there.any(axis=1), values.shape[1] - np.argmax(there[:, ::-1], axis=1), 0)
+    is_present = ~np.isnan(values)
+    return np.where(is_present.any(axis=1), values.shape[1] - np.argmax(is_present[:, ::-1], axis=1), 0)
 
 
 def _mean_over_repeats(values: Floats) -> Floats:
     """Return the mean of each row, (n,); nan where no repeat has a value."""
-    there = ~np.isnan(values)
-    count = there.sum(axis=-1)
-    return np.where(count > 0, np.where(there, values, 0.0).sum(axis=-1) / np.maximum(count, 1), math.nan)
+    is_present = ~np.isnan(values)
+    count = is_present.sum(axis=-1)
+    return np.where(count > 0, np.where(is_present, values, 0.0).sum(axis=-1) / np.maximum(count, 1), math.nan)
 
 
 def _since_start(cost: ArrayLike | None, values: Floats) -> Floats:
@@ -207,9 +207,10 @@ def _configs(hp: Floats, names: Sequence[str], categories: Mapping[str, Sequence
 
 def _column(numbers: Floats, category: Sequence[str] | None) -> list[Any]:
     """Return one hyperparameter by row: text of a category, int where all are whole, else float; None where inactive."""
-    there = np.isfinite(numbers)
+    is_present = np.isfinite(numbers)
     if category is not None:
-        return [str(category[int(v)]) if ok else None for v, ok in zip(numbers, there, strict=True)]
-    whole = bool(np.all(numbers[there] == np.round(numbers[there]))) and bool(np.all(np.abs(numbers[there]) < 2**53))
+        return [str(category[int(v)]) if ok else None for v, ok in zip(numbers, is_present, strict=True)]
+    active = numbers[is_present]
+    whole = bool(np.all(active == np.round(active))) and bool(np.all(np.abs(active) < 2**53))
     kind = int if whole else float
-    return [kind(v) if ok else None for v, ok in zip(numbers, there, strict=True)]
+    return [kind(v) if ok else None for v, ok in zip(numbers, is_present, strict=True)]

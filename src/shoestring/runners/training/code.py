@@ -132,13 +132,13 @@ def resumes_exactly(*declared: Any) -> bool:
     return not any(getattr(one, "resume", None) == "inexact" for one in declared)
 
 
-class Live:
+class LiveTrial:
     """One trial in the memory of this process, after `step` steps."""
 
     def __init__(
         self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None, max_steps: int = 1
     ) -> None:
-        self.step = self.resumed_at = step
+        self.step = self.start_step = step
         self.is_between_steps = True  # False after an exception: the state in memory then belongs to no step
         self.unsaved_s = 0.0  # training time that would be lost with this process
         self.can_save: bool | None = can_save(target)

@@ -5,7 +5,7 @@ checkpoint of the step before. If the two report different values, something is 
 optimiser, the random generators, the position in the data), and every decision to pause and resume a trial is based on wrong
 values.
 
-The check is charged for all seconds from its start to its end: saving, starting a process, imports, the step.
+All seconds from the start of the check to its end are charged to the study: saving, starting a process, imports, the step.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from shoestring.runners.training.random_state import RandomState
 
 # Rounding changes the last digits of a value; a missing optimiser state changes the first ones.
 _RELATIVE_TOLERANCE = 1e-6
+_ABSOLUTE_TOLERANCE = 1e-12  # for values that are 0 up to rounding
 
 
 def note_check(
@@ -37,7 +38,7 @@ def note_check(
         same = continued is resumed
     else:
         both_nan = math.isnan(continued) and math.isnan(resumed)
-        same = both_nan or math.isclose(continued, resumed, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-12)
+        same = both_nan or math.isclose(continued, resumed, rel_tol=_RELATIVE_TOLERANCE, abs_tol=_ABSOLUTE_TOLERANCE)
     return _note(order, step, seconds, continued, resumed, same, exact=exact, price_factor=price_factor)
 
 

@@ -27,7 +27,7 @@ from typing import Any
 from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.failures import FailureLimit, describe_failure
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import OrderAssigned, OrderRelease
+from shoestring.core.ledger.notes import OrderAssignment, OrderRelease
 from shoestring.core.values.checks import check_whole, is_finite
 from shoestring.core.values.text import printable
 from shoestring.errors import Conflict, StudyError
@@ -37,7 +37,7 @@ from shoestring.study.ask import StepReport, next_orders, next_receipt
 from shoestring.study.decide import Thinking
 from shoestring.study.study import Study
 
-HEARTBEATS_PER_TIMEOUT = 5  # so that a few lost heartbeats do not cost a worker its order
+HEARTBEATS_PER_TIMEOUT = 5  # so that a worker keeps its order if a few heartbeats are lost
 MAX_WORKER_NAME_CHARS = 100
 _BATCH_LIMIT_S = 0.05  # a batch starts no further request after this time, so that one slow decision delays few workers
 _RETRY_AFTER_S = 1.0  # when a worker that got no order may ask again
@@ -66,8 +66,8 @@ class WorkerOrdersView:
         match entry:
             case Receipt():
                 orders.last_receipts[entry.order] = entry
-            case Note(topic=OrderAssigned.topic):
-                assigned = OrderAssigned.from_note(entry)
+            case Note(topic=OrderAssignment.topic):
+                assigned = OrderAssignment.from_note(entry)
                 orders.workers[assigned.order] = assigned.worker
         return orders
 
@@ -137,7 +137,7 @@ class ServeSession:
         self._add(*self._give_up_silent_workers())
         order, failing = self._open_order_of(worker), self._failure_limit.reason_to_stop(self.ledger.state)
         for new_order in [] if order or failing else next_orders(self.ledger, self._policy, self._thinking):
-            self._add(new_order, OrderAssigned(order=new_order.number, worker=worker).to_note())
+            self._add(new_order, OrderAssignment(order=new_order.number, worker=worker).to_note())
             order = new_order
         if order is None:
             is_over = not self.ledger.open_orders
@@ -232,7 +232,7 @@ class ServeSession:
             if silent_s <= self.give_up_after_s:
                 continue
             trial = self.ledger.trials[self.ledger.orders[number].trial]
-            why = f"nothing was heard of {worker} for {silent_s:.0f} s"
+            why = f"{worker} sent nothing for {silent_s:.0f} s"
             seconds = contact.worked_s + min(silent_s, self.heartbeat_s)
             step = min(trial.saved_step, trial.resumable_step)
             entries.append(

@@ -41,7 +41,7 @@ def model(seed: int, n: int = 10, dims: int = 2, **parameters: float) -> tuple[G
 
 
 def pool(gp: GP, seed: int) -> tuple[Array, NDArray[np.bool_]]:
-    """Random starts and the stored points, all free to move."""
+    """Return random starts and the stored points, all free to move."""
     columns = gp.x.shape[1]
     z = np.concatenate([np.random.default_rng(seed).random((300 * columns**2, columns)), gp.x])
     return z, np.ones(z.shape, dtype=bool)

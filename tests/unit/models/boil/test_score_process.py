@@ -28,7 +28,7 @@ quick = examples(9, thorough=25)
 
 
 def make_points(seed: int, n: int = 10, dims: int = 2) -> tuple[Array, CurveMatrix]:
-    """Saturating curves whose height depends on x, and their points z."""
+    """Return the points z of saturating curves whose height depends on x, and the curves."""
     rng = np.random.default_rng(seed)
     curves, z = [], []
     for _ in range(n):
@@ -197,7 +197,7 @@ def test_fit_does_not_change_an_unused_logistic(preference: Preference) -> None:
     assert found.lengthscale_x != ProcessParameters().lengthscale_x
 
 
-def test_memo_and_back() -> None:
+def test_parameters_survive_the_memo() -> None:
     p = parameters(7)
     memo = p.to_memo()
     assert all(isinstance(v, float) for values in memo.values() for v in values)
@@ -244,7 +244,7 @@ def test_a_point_without_a_curve_is_refused() -> None:
         CurveProcess(z[:2], curves)
 
 
-def test_time_of_steps_and_back() -> None:
+def test_steps_survive_the_conversion_to_times() -> None:
     lengths = TrainingLengths(5, 15)
     assert [lengths.time_of(steps) for steps in (5, 10, 15)] == [0.0, 0.5, 1.0]
     assert [lengths.steps_at(lengths.time_of(steps)) for steps in range(5, 16)] == list(range(5, 16))

@@ -21,7 +21,7 @@ SPACE = Space(
 )
 
 
-def test_columns() -> None:
+def test_features_are_logs_shares_and_flags_of_the_parameters() -> None:
     encoding = Encoding(SPACE)
     features = CostFeatures(encoding)
     configs = [

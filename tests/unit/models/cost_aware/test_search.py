@@ -67,7 +67,7 @@ def anything(points: Points) -> Any:
 
 @examples(10, thorough=30)
 @given(st.integers(0, 10**6))
-def test_gradients(seed: int) -> None:
+def test_gradients_equal_finite_differences(seed: int) -> None:
     here = surface(seed)
     points = pool(seed, 10).take(np.arange(10))
     points = Points(np.clip(points.cube, 1e-3, 1 - 1e-3), points.active)

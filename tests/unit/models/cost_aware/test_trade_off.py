@@ -147,7 +147,7 @@ def test_underflowing_ei_is_still_ranked() -> None:
     assert choose_ei_alpha(log_ei, log_cost, 1.0) == 1
 
 
-def test_cooling_with_a_spent_budget() -> None:
+def test_the_cooling_exponent_is_0_when_the_budget_is_spent() -> None:
     assert cooling_exponent(10.0, 10.0, 10.0) == 0.0
     assert cooling_exponent(10.0, 12.0, 12.0) == 0.0
     assert cooling_exponent(10.0, 2.0, 1.0) == 1.0

@@ -133,7 +133,7 @@ def test_predictions_of_past_steps_raise_an_error() -> None:
         ([1.0, 2.0, 3.0], 1),
     ],
 )
-def test_steps_to_best(curve: list[float], expected: int) -> None:
+def test_steps_to_best_end_at_the_first_lowest_mean(curve: list[float], expected: int) -> None:
     assert count_steps_to_best(np.array(curve)) == expected
 
 

@@ -44,7 +44,7 @@ def points(kernel: Kernel, n: int, seed: int = 0) -> Array:
 
 
 def scalar_kernel(kernel: Kernel, theta: Array, a: Array, b: Array) -> float:
-    """Return the matrix by the definition, one pair at a time."""
+    """Return the covariance of one pair of points by the definition."""
     value, position = math.exp(theta[0]), 1
     for block in kernel.blocks:
         r2 = 0.0

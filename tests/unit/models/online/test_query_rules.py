@@ -97,7 +97,7 @@ def is_local_maximum(u: Floats, i: int) -> bool:
 
 
 def kappa_equivalent(beta: float) -> float:
-    """The confidence at which the kappa rule is LCB-UCB for two equal standard deviations."""
+    """Return the confidence at which the kappa rule equals LCB-UCB for two equal standard deviations."""
     return float(norm.cdf(math.sqrt(2.0 * beta)))
 
 

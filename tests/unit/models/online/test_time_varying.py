@@ -286,7 +286,7 @@ class TestFiniteDomain:
 
 class TestForgettingRate:
     def draw(self, rate: float, n: int, seed: int) -> tuple[Floats, NDArray[np.int_], Floats]:
-        """Kernel between n random points, their rounds 1..n, and values drawn from the model."""
+        """Return the kernel between n random points, their rounds 1..n, and values drawn from the model."""
         rng = np.random.default_rng(seed)
         x = rng.random((n, 1))
         rounds = np.arange(1, n + 1)

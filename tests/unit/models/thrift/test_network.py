@@ -38,7 +38,7 @@ def test_numpy_and_pytorch_agree(arms: Arms, wanted_features: np.ndarray, wanted
 
 def test_several_networks_are_averaged() -> None:
     arms, f, chances = golden_studies()[0]
-    trained = np.flatnonzero(arms.is_opened)
+    trained = np.flatnonzero(arms.is_started)
     one = read(GOLDEN)
     np.testing.assert_allclose(probabilities(one * 2, f, trained), chances, atol=1e-3)
 
@@ -74,8 +74,8 @@ def test_the_quantities_of_a_prediction() -> None:
     lowest = predict_lowest_losses(read(GOLDEN), arms)
     assert (lowest.gain >= 0).all()
     assert ((lowest.chance_better >= 0) & (lowest.chance_better <= 1)).all()
-    assert (lowest.quantile(0.05) <= lowest.middle).all()
-    assert (lowest.middle <= lowest.quantile(0.95)).all()
+    assert (lowest.quantile(0.05) <= lowest.median).all()
+    assert (lowest.median <= lowest.quantile(0.95)).all()
 
 
 def test_with_many_arms_those_trained_furthest_are_the_context(monkeypatch: pytest.MonkeyPatch) -> None:

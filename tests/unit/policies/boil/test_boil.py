@@ -139,7 +139,7 @@ def test_each_prefix_is_in_the_memo_of_one_order() -> None:
 
 
 @pytest.mark.parametrize("augmentation", ["random", "full", "none"])
-def test_other_augmentations(augmentation: Any) -> None:
+def test_other_augmentations_add_their_number_of_prefixes(augmentation: Any) -> None:
     policy = BOIL(candidates=100, augmentation=augmentation)
     ledger = run_study(policy, budget="90 epochs")
     counts = [int(order.why["added"]) for order in ledger.orders if order.why["phase"] == "chosen"]  # type: ignore[arg-type]

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from shoestring.core.ledger.budget import Budget
-from shoestring.core.ledger.entries import Amendment
+from shoestring.core.ledger.entries import Amendment, Order
+from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError
 from shoestring.policies.halving.asha import ASHA
@@ -12,14 +13,14 @@ from shoestring.testing.curves import DecayingCurves, ListedCurves
 from shoestring.testing.policies import make_definition, simulate
 
 
-def test_rungs() -> None:
+def test_rungs_grow_by_the_factor_and_end_at_full_training() -> None:
     assert rung_steps(50, 1, 3) == (1, 3, 9, 27, 50)
     assert rung_steps(81, 1, 3) == (1, 3, 9, 27, 81)
     assert rung_steps(20, 5, 2) == (5, 10, 20)
     assert rung_steps(3, 5, 2) == (3,)
 
 
-def test_promotions_by_hand() -> None:
+def test_promotions_are_those_of_the_algorithm() -> None:
     """Eta 2: as soon as two trials have a value, the better is promoted; the highest rung comes first."""
     losses = {"a": 0.5, "b": 0.4, "c": 0.3, "d": 0.2}
     curves = {name: [loss, loss, loss, loss] for name, loss in losses.items()}
@@ -51,15 +52,27 @@ def test_promotions_by_hand() -> None:
     assert len(ordered) == len(ledger.orders)
 
 
-def test_no_barrier_with_several_workers() -> None:
+def test_with_several_workers_a_trial_is_promoted_as_soon_as_it_is_in_the_top_third() -> None:
+    """No promotion waits for the other trials of its rung: each order is decided from the losses reported so far."""
     policy = ASHA()
     ledger = simulate(
         policy, DecayingCurves(), make_definition(policy, budget="300 epochs", workers=4, max_steps=27)
     ).ledger
     assert max(trial.steps for trial in ledger.trials) == 27
-    times = [order.at for order in ledger.orders]
-    assert times == sorted(times)
     assert ledger.spent == 300
+    before = Ledger([ledger.definition])
+    for entry in ledger.entries(1):
+        if isinstance(entry, Order):
+            due = [trial for rung in (9, 3, 1) for trial in list_promotable(before, rung)]
+            assert entry.trial in (due or [len(before.trials)])
+        before = before.append(entry)
+
+
+def list_promotable(ledger: Ledger, rung: int) -> list[int]:
+    """Return the idle trials at this rung that are in the top third of all trials that have reached it."""
+    ranked = sorted((trial.losses[rung - 1], trial.number) for trial in ledger.trials if trial.steps >= rung)
+    best = [ledger.trials[number] for _, number in ranked[: len(ranked) // 3]]
+    return [trial.number for trial in best if trial.steps == rung and trial.open_order is None]
 
 
 def test_a_promotion_interrupted_by_the_budget_limit_is_completed_first() -> None:
@@ -72,7 +85,7 @@ def test_a_promotion_interrupted_by_the_budget_limit_is_completed_first() -> Non
     assert ledger.orders[-1].why["was"] == "interrupted"
 
 
-def test_settings_out_of_range() -> None:
+def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(PolicyError, match=r"asha\(reduction_factor=1\)"):
         ASHA(reduction_factor=1)
     with pytest.raises(PolicyError, match=r"asha\(min_steps=0\)"):

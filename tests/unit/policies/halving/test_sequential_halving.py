@@ -21,7 +21,7 @@ def steps(ledger: Ledger) -> list[int]:
     return sorted((trial.steps for trial in ledger.trials), reverse=True)
 
 
-def test_the_number_of_arms() -> None:
+def test_the_number_of_arms_grows_with_the_budget() -> None:
     assert POLICY.count_arms(50, 50) == 12  # round(12.5): half to even
     assert POLICY.count_arms(100, 50) == 25
     assert POLICY.count_arms(500, 50) == 125
@@ -30,12 +30,12 @@ def test_the_number_of_arms() -> None:
     assert SequentialHalving(arms=7).count_arms(50, 50) == 7
 
 
-def test_rounds() -> None:
+def test_rounds_divide_the_arms_until_one_is_left() -> None:
     assert [count_rounds(n, 2) for n in (1, 2, 3, 4, 5, 12, 16, 17)] == [0, 1, 2, 2, 3, 4, 4, 5]
     assert [count_rounds(n, 3) for n in (1, 3, 4, 9, 27, 28)] == [0, 1, 2, 2, 3, 4]
 
 
-def test_the_common_step() -> None:
+def test_the_common_step_is_what_the_share_pays_for() -> None:
     assert find_common_step(12.5, [ArmCost(0, 50, 12.0, 0)]) == 1
     assert find_common_step(38 / 3, [ArmCost(1, 50, 1.0, 1)] * 6) == 3
     assert (
@@ -71,7 +71,7 @@ def test_under_a_budget_of_time_lost_states_are_trained_again() -> None:
     assert [len(decision.memo["arms"]) for decision in decisions if isinstance(decision, Train)] == [5, 2]
 
 
-def test_fifty_epochs_by_hand() -> None:
+def test_fifty_epochs_are_spent_as_computed_by_hand() -> None:
     """12 arms, 4 rounds: 1 step each (12 epochs of 50/4), 6 arms 2 more (12 of 38/3), 3 arms 4 more (12 of 26/2), the
     last arm gets the rest (14)."""
     ledger = simulate(POLICY, DecayingCurves(), make_definition(POLICY, budget="50 epochs", max_steps=50)).ledger
@@ -81,7 +81,7 @@ def test_fifty_epochs_by_hand() -> None:
     assert {trial.number for trial in first[:6]} == {trial.number for trial in ledger.trials if trial.steps >= 3}
 
 
-def test_a_power_of_two_by_hand() -> None:
+def test_with_a_power_of_two_arms_each_round_spends_the_same() -> None:
     """16 arms, 4 rounds, 64 epochs: 16, 8, 4 and 2 arms spend 16 each, so nothing remains for the last."""
     policy = SequentialHalving(arms=16)
     ledger = simulate(policy, DecayingCurves(), make_definition(policy, budget="64 epochs", max_steps=50)).ledger
@@ -187,7 +187,7 @@ def test_failed_trials_cost_no_more() -> None:
     assert all(trial.failures <= 1 for trial in ledger.trials)
 
 
-def test_settings_out_of_range() -> None:
+def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(PolicyError, match=r"sequential_halving\(arms=1\)"):
         SequentialHalving(arms=1)
     with pytest.raises(PolicyError, match=r"sequential_halving\(arms_per_curve=0\).* 12\.5"):

@@ -52,7 +52,7 @@ def run_limited(ledger: Ledger, at_most: str | None, train_s: float, validate_s:
 
 
 @pytest.mark.parametrize("validate_s", [0.1, 1.0, 7.0])
-def test_a_share_of_the_training_time(validate_s: float) -> None:
+def test_a_share_limits_validation_to_that_share_of_the_training_time(validate_s: float) -> None:
     ledger = run_limited(begin("2h"), "20%", 2.0, validate_s, 60)
     state = ledger.state
     allowed_s = max(0.2 * state.by_kind["train"] + 1e-9, validate_s)  # the first pass is always allowed
@@ -73,7 +73,7 @@ def test_a_share_of_passes_without_a_price_is_a_share_of_the_rounds(budget: str)
     assert ledger.state.validations == 12
 
 
-def test_passes_and_durations() -> None:
+def test_a_limit_may_be_a_number_of_passes_or_a_duration() -> None:
     assert run_limited(begin("2h"), "7 passes", 1.0, 1.0, 30).state.validations == 7
     assert run_limited(begin("2h"), "10s", 1.0, 3.0, 30).state.validations == 3
 

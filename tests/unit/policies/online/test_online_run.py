@@ -107,7 +107,7 @@ def test_rewards_are_always_finite(values: list[float | None], unit: float | Non
         assert view.clip is None or all(abs(reward) <= view.clip for reward in found)
 
 
-def test_waiting_and_ending() -> None:
+def test_a_run_waits_for_an_open_order_and_ends_after_a_failure_or_its_last_round() -> None:
     ledger = begin(rounds=2)
     assert wait_or_finish(ledger) is None
     order = place_order(ledger, Train(trial=0, config={"x": 0.5}, until=1, validate="last"))

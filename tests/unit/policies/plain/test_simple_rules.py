@@ -54,7 +54,7 @@ def test_grid_completes_an_interrupted_trial_when_the_budget_is_raised() -> None
     assert [trial.steps for trial in ledger.trials] == [4, 4, 4]
 
 
-def test_top_k_by_hand() -> None:
+def test_top_k_gives_the_orders_computed_by_hand() -> None:
     """8 epochs: four first steps, then three steps of b to its end, and one step of d."""
     policy = TopKAfterOne()
     ledger = simulate(policy, flat(4), make_definition(policy, space=ROWS, budget="8 epochs", max_steps=4)).ledger
@@ -86,7 +86,7 @@ def test_top_k_starts_new_trials_when_all_have_ended() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, "half"])
-def test_top_k_settings(share: object) -> None:
+def test_top_k_refuses_shares_out_of_range(share: object) -> None:
     with pytest.raises(PolicyError, match=rf"top_k_after_one\(first_share={share!r}\)"):
         TopKAfterOne(first_share=share)  # type: ignore[arg-type]
 
@@ -135,6 +135,6 @@ def test_replay_with_several_workers_keeps_the_order_of_a_trial() -> None:
         ([[0, None, 1.5]], "until 1.5 must be"),
     ],
 )
-def test_replay_settings(orders: list[list[object]], problem: str) -> None:
+def test_replay_refuses_invalid_orders(orders: list[list[object]], problem: str) -> None:
     with pytest.raises(PolicyError, match=problem):
         ReplayFixed(orders=orders)

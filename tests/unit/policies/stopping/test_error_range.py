@@ -21,7 +21,7 @@ def study(curves: dict[str, list[float]], max_steps: int) -> Ledger:
     ).ledger
 
 
-def test_bounds_of_errors() -> None:
+def test_the_range_is_the_unit_interval_or_that_of_the_losses() -> None:
     errors = {"a": [0.9, 0.1], "b": [0.5, 0.2]}
     assert measure_range(study(errors, 2)) == (0.0, 1.0)
     negated = {name: [-value for value in curve] for name, curve in errors.items()}

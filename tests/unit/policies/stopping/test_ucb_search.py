@@ -28,7 +28,7 @@ class Bowl:
         return StepOutcome(0.1 + far + 0.5 / step, Cost(train=1.0))
 
 
-def test_multipliers() -> None:
+def test_multipliers_equal_their_formulas() -> None:
     assert multiplier("practical", 4, 3, 100) == pytest.approx(0.2 * 5 * math.log(6))
     assert multiplier("theory", 4, 3, 100) == pytest.approx(math.sqrt(2 * math.log(100 * 9 * math.pi**2 / 0.6)))
 

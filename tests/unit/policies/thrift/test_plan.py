@@ -40,7 +40,7 @@ def study(policy: Thrift, **more: Any) -> Ledger:
     return simulate(policy, DecayingCurves(), start).ledger
 
 
-def is_pass(order: Order) -> bool:
+def is_by_network(order: Order) -> bool:
     return "expected_gain" in order.why
 
 
@@ -60,7 +60,7 @@ def test_one_pass_decides_several_orders(space: Space, monkeypatch: pytest.Monke
     monkeypatch.setattr(thrift, "predict_lowest_losses", count_pass)
 
     ledger = study(Thrift(orders_per_pass=4, opening=0.3), space=space)
-    first, planned = ([o for o in ledger.orders if kind(o)] for kind in (is_pass, is_planned))
+    first, planned = ([o for o in ledger.orders if kind(o)] for kind in (is_by_network, is_planned))
     assert len(first) == len(passes) <= len(planned) <= 3 * len(first)
     assert any(order.trial == len({o.trial for o in ledger.orders[: order.number]}) for order in planned)  # a new trial
     assert ledger.spent == 108
@@ -68,7 +68,7 @@ def test_one_pass_decides_several_orders(space: Space, monkeypatch: pytest.Monke
 
 def test_a_choice_that_is_no_longer_possible_is_skipped() -> None:
     ledger = study(Thrift(orders_per_pass=6, opening=0.3))
-    number = next(o.number for o in ledger.orders if is_pass(o) and len(o.memo.get("plan", ())) >= 8)
+    number = next(o.number for o in ledger.orders if is_by_network(o) and len(o.memo.get("plan", ())) >= 8)
     at = next(i for i, e in enumerate(ledger.entries()) if isinstance(e, Order) and e.number == number)
     before = ledger.fork(at + 1 + ledger.orders[number].until)
     first = next_planned_order(before)
@@ -82,7 +82,7 @@ def test_a_choice_that_is_no_longer_possible_is_skipped() -> None:
 
 def test_an_expensive_pass_decides_more_orders() -> None:
     whole = study(Thrift(opening=0.3), budget="108s")
-    cut = whole.fork(next(i for i, e in enumerate(whole.entries()) if isinstance(e, Order) and is_pass(e)) + 2)
+    cut = whole.fork(next(i for i, e in enumerate(whole.entries()) if isinstance(e, Order) and is_by_network(e)) + 2)
     order_s = sum(cut.state.by_kind[kind] for kind in ("setup", "train", "validate")) / len(cut.orders)
 
     def set_thinking(share: float) -> Ledger:
@@ -97,7 +97,7 @@ def test_a_pass_is_free_under_a_budget_in_steps() -> None:
     ledger = study(Thrift(opening=0.3))
     slow = Ledger([replace(e, thinking_s=50.0) if isinstance(e, Order) else e for e in ledger.entries()])
     assert count_orders_due(slow) == 1
-    assert not any(order.memo for order in ledger.orders if is_pass(order))
+    assert not any(order.memo for order in ledger.orders if is_by_network(order))
 
 
 def test_arms_far_below_the_best_are_not_chosen() -> None:

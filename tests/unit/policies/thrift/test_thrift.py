@@ -85,7 +85,7 @@ def test_the_network_decides_where_it_was_shown_to_help(budget: str, step_s: flo
         assert list_orders(ledger) == list_orders(by_halving)
 
 
-def test_settings_say_where_the_network_decides() -> None:
+def test_settings_determine_where_the_network_decides() -> None:
     assert any(is_by_network(order) for order in study(Thrift(quickest_step_s=0.0), even(0.01), budget="1s").orders)
     assert any(is_by_network(order) for order in study(Thrift(opening=0.3), even(0.01), budget="0.2s").orders)
     assert not any(is_by_network(order) for order in study(Thrift(most_curves=7.9)).orders)
@@ -100,10 +100,13 @@ def test_opening_is_the_share_of_sequential_halving() -> None:
 
 def test_an_order_doubles_the_steps_of_a_trial() -> None:
     steps_before: dict[int, int] = {}
+    doubled = 0
     for order in study(Thrift(), max_steps=30, budget="300 epochs").orders:
         if is_by_network(order) and order.why["reach"] > steps_before.get(order.trial, 1):  # type: ignore[operator]
             assert order.until == max(1, 2 * steps_before.get(order.trial, 0))
+            doubled += order.trial in steps_before
         steps_before[order.trial] = order.until
+    assert doubled, "the network continued no trial"
 
 
 def test_why_has_the_expectation_and_the_runner_up() -> None:
@@ -202,7 +205,7 @@ def test_long_curves_have_50_blocks() -> None:
     assert all(order.until >= 4 for order in by_network)  # never less than a block
 
 
-def test_spaces_with_conditions_and_more_than_16_parameters() -> None:
+def test_of_more_than_16_parameters_the_network_reads_16_columns() -> None:
     numbers: dict[str, Any] = {f"p{i:02d}": Float(0.0, 1.0) for i in range(20)}
     space = Space({**numbers, "kind": Choice(["a", "b"]), "only_b": Float(0.0, 1.0, when={"kind": "b"})})
     ledger = study(space=space, budget="40 epochs")
@@ -222,7 +225,7 @@ def test_one_step_trials_are_quasi_random_search() -> None:
 @pytest.mark.parametrize(
     "settings", [{"opening": 1.5}, {"orders_per_pass": 0}, {"most_curves": -1.0}, {"quickest_step_s": -1.0}]
 )
-def test_settings_out_of_range(settings: dict[str, float]) -> None:
+def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(PolicyError, match=next(iter(settings))):
         Thrift(**settings)  # type: ignore[arg-type]
 
