@@ -295,6 +295,18 @@ def test_the_same_failure_from_the_first_three_trials_stops_the_study(workers: i
     assert again.reason == "budget", "code that was repaired is given another chance"
 
 
+def test_failures_of_an_earlier_run_do_not_count_for_a_failure_of_another_kind() -> None:
+    ledger = new_ledger("1000 epochs")
+    for _ in range(3):  # the first run ends after three failures, each of the others after one more
+        missing = failing(lambda number: "ModuleNotFoundError: torch")
+        ledger = run_in_memory(ledger, RandomSearch(), SimulatedRunner(missing)).ledger
+    assert (ledger.spent, ledger.state.failures_in_a_row) == (5, 5)
+    other = run_in_memory(ledger, RandomSearch(), SimulatedRunner(failing(lambda number: "the data is not there")))
+    assert (other.reason, other.ledger.spent) == ("failing", 5 + 3)
+    both = failing(lambda number: "ModuleNotFoundError: torch" if number else "the data is not there")
+    assert run_in_memory(ledger, RandomSearch(), SimulatedRunner(both)).ledger.spent == 5 + 1 + 3
+
+
 @pytest.mark.parametrize(
     "texts",
     [

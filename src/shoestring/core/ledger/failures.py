@@ -34,13 +34,15 @@ class FailureLimit:
     """
 
     def __init__(self, state: StudyState) -> None:
-        self._earlier_failures = state.failures_in_a_row
+        self._earlier_failures, self._earlier_kind = state.failures_in_a_row, state.failure_kind
         self._failed_before = {trial.number for trial in state.trials if trial.failure}
         whole_tens = state.diverged_in_a_row // _MAX_DIVERGED_AT_FIRST
         self._max_diverged = (whole_tens + 1) * _MAX_DIVERGED_AT_FIRST
 
     def reason_to_stop(self, state: StudyState) -> str | None:
         """Return the reason to stop the run; None if it should continue."""
+        if state.failure_kind != self._earlier_kind or state.failures_in_a_row < self._earlier_failures:
+            self._earlier_failures = 0  # a failure of another kind or a finished step has ended the earlier failures
         max_failures = _MAX_FAILURES if state.ok_receipts else _MAX_FAILURES_AT_FIRST
         if state.failures_in_a_row > self._earlier_failures and state.failures_in_a_row >= max_failures:
             return state.last_failure
