@@ -271,6 +271,18 @@ def test_error_score_decides_about_a_configuration_that_fails() -> None:
     assert counted.cv_results_["mean_test_score"].min() == -7
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+def test_a_failed_fold_gets_the_error_score_in_every_metric() -> None:
+    metrics = ["accuracy", "balanced_accuracy"]
+    options = {"scoring": metrics, "refit": "accuracy", "error_score": -7, "return_train_score": True}
+    results = search(Fragile(limit=0.5), SPACE, "30 epochs", **options).fit(X, Y).cv_results_
+    failed = [params["x"] > 0.5 for params in results["params"]]
+    assert any(failed)
+    for metric in metrics:
+        for part in ("test", "train"):
+            assert ((results[f"mean_{part}_{metric}"] == -7) == failed).all()
+
+
 def test_a_search_without_any_score_is_an_error() -> None:
     with pytest.raises(BudgetError, match="no configuration has a score"):
         search(scoring=lambda model, X, y: float("nan"), budget="3 epochs").fit(X, Y)

@@ -144,8 +144,9 @@ class Folds:
             warnings.warn(
                 f"a fold failed and gets the score {self.error_score}: {error}", FitFailedWarning, stacklevel=2
             )
-            error_scores = {self.metric: self.error_score}
-            return model, FoldResult(error_scores, error_scores, time.perf_counter() - began, 0.0), error
+            scores = dict.fromkeys(self.metrics, self.error_score)
+            train_scores = scores if self.with_train_score else {}
+            return model, FoldResult(scores, train_scores, time.perf_counter() - began, 0.0), error
 
     def _score(self, model: Any, X: Any, y: Any, rows: Any) -> Scores:
         data = (X,) if y is None else (X, y)
