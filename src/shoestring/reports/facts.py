@@ -160,10 +160,12 @@ def slow_workers(ledger: Ledger) -> list[dict[str, Any]]:
             trials.setdefault(entry.worker, set()).add(entry.trial)
     if len(seconds) < 2:
         return []
-    typical = median(cost for costs in seconds.values() for cost in costs)
+    ranked = sorted(cost for costs in seconds.values() for cost in costs)
     found = []
     for worker, costs in seconds.items():
-        if len(costs) < _MIN_STEPS or len(trials[worker]) < _MIN_TRIALS or median(costs) < _SLOW * typical:
+        # The median of the others is at least this: the k-th cost of all is no more than the k-th cost of the others.
+        least_usual = ranked[max(0, len(ranked) - len(costs) - 1) // 2]
+        if len(costs) < _MIN_STEPS or len(trials[worker]) < _MIN_TRIALS or median(costs) < _SLOW * least_usual:
             continue
         usual = median(cost for other, theirs in seconds.items() if other != worker for cost in theirs)
         if usual > 0 and median(costs) >= _SLOW * usual:

@@ -223,3 +223,12 @@ def test_a_slow_worker_is_shown_in_the_status() -> None:
     assert "2 on node-2" in console.export_text()
     same_speed = run_in_memory(Ledger([start]), policy, SimulatedRunner(DecayingCurves(spread=1.2), 4)).ledger
     assert slow_workers(same_speed) == []
+
+
+def test_a_worker_is_compared_with_the_other_workers_only() -> None:
+    policy = policies.make("random_search")
+    workers = [SimulatedWorker(f"{n} on node-{n}", speed=1 / (1 + n)) for n in range(2)]
+    start = make_definition(policy, budget="200 epochs", workers=2)
+    ledger = run_in_memory(Ledger([start]), policy, SimulatedRunner(DecayingCurves(spread=1.0), workers)).ledger
+    (slow,) = slow_workers(ledger)
+    assert (slow["worker"], slow["times_slower"]) == ("1 on node-1", pytest.approx(2.0))
