@@ -161,9 +161,9 @@ class Job:
 
     def max_steps(self, given: int | None) -> int:
         if self.kind == "command":
-            return given or 1
+            return 1 if given is None else given
         if self.kind == "table":
-            return min(given or self._table.max_steps, self._table.max_steps)
+            return self._table.max_steps if given is None else min(given, self._table.max_steps)
         return count_steps(self.code, given)
 
     def space(self, file: str | None, parameters: Iterable[str]) -> Space:

@@ -179,7 +179,8 @@ def _find_study(
 ) -> Study:
     """Begin or continue a study when a space is given; open the existing one when no study option is given."""
     if not (space_file or tuple(params)):
-        if budget or max_steps or maximize or tuple(settings) or any(value is not None for value in more.values()):
+        given = (budget, max_steps, *more.values())
+        if maximize or tuple(settings) or any(value is not None for value in given):
             raise StudyError("no space is given: give all options that the study began with, or --study NAME alone")
         return Study.open(name, store)
     if budget is None:

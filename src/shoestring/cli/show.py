@@ -18,6 +18,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Space
+from shoestring.core.values.checks import check_whole
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count, printable
 from shoestring.errors import BudgetError, StoreError, StudyError
@@ -28,6 +29,7 @@ from shoestring.study.study import Study
 
 
 def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
+    check_whole("--rows", rows, 1, "the number of trials to show")
     study = Study.open(name, store)
     if as_json:
         trials = [facts.trial_facts(trial) for trial in facts.rank_trials(study.ledger)[:rows]]
@@ -109,7 +111,7 @@ def show_plan(
         workers=workers,
     )
     require_possible(definition)
-    planned = plan(definition, chosen, parse_duration_s(step_cost, "step cost") if step_cost else 1.0)
+    planned = plan(definition, chosen, 1.0 if step_cost is None else parse_duration_s(step_cost, "step cost"))
     if as_json:
         spent = {"spent": planned.ledger.spent, "left": planned.ledger.left, "trials": len(planned.ledger.trials)}
         by_steps = {str(steps): trials for steps, trials in planned.trials_by_steps.items()}

@@ -250,6 +250,20 @@ def test_a_deadline_of_zero_trains_nothing(shoestring: Shoestring) -> None:
     assert "shoestring resume" in result.err
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["status", "--rows", "-1", *STORE], "--rows=-1"),
+        (["plan", "--budget", "1h", "--max-steps", "3", "--step-cost", ""], "step cost"),
+        (["run", "--max-steps", "0", "--budget", "9 epochs", *STORE, *SPACE, "--", "true", "{lr}"], "max_steps=0"),
+        (["serve", "--max-steps", "0", "--study", "train", *STORE], "--study NAME alone"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_errors(shoestring: Shoestring, words: list[str], named: str) -> None:
+    shoestring(*run("train", "4 epochs"), "--quiet")
+    assert named in shoestring(*words, code=2).err
+
+
 def test_the_exit_codes_are_in_the_help(shoestring: Shoestring) -> None:
     for command in ("run", "resume"):
         output = " ".join(shoestring(command, "--help").out.split())
