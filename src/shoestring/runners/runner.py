@@ -15,11 +15,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Literal, Protocol, TypeGuard
 
 from shoestring.core.ledger.budget import MAX_SECONDS, PricedSeconds
-from shoestring.core.ledger.entries import Cost, Note, Order, Receipt, StateLoss, Status
+from shoestring.core.ledger.entries import Cost, Note, Order, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import OrderRelease, TrainingEnd
 from shoestring.core.ledger.running_totals import to_exact, to_float
@@ -300,8 +299,18 @@ def write_incomplete_receipt(
     price_factor: float = 1.0,
 ) -> Receipt:
     """Return the receipt of a step that was not completed; it closes the order."""
-    receipt = _begin_receipt(order, step, cost, at, saved_step, worker, price_factor)
-    return replace(receipt, status=status, text=shorten(text))
+    return Receipt(
+        order=order.number,
+        trial=order.trial,
+        step=step,
+        status=status,
+        text=shorten(text),
+        cost=clip_cost(cost),
+        at=at,
+        saved_step=saved_step,
+        worker=worker,
+        price_factor=price_factor,
+    )
 
 
 def write_receipt(
@@ -322,16 +331,20 @@ def write_receipt(
         text = "no value was reported"
     elif value is not None and not math.isfinite(value):
         text = f"the value is {value}"
-    status: Status = "diverged" if text else "ok"
-    receipt = _begin_receipt(order, step, cost, at, saved_step, worker, price_factor)
-    return replace(receipt, value=value, status=status, text=text, metrics=metrics)
-
-
-def _begin_receipt(
-    order: Order, step: int, cost: Cost, at: float, saved_step: int, worker: str, price_factor: float
-) -> Receipt:
-    facts: dict[str, Any] = {"order": order.number, "trial": order.trial, "step": step, "saved_step": saved_step}
-    return Receipt(cost=clip_cost(cost), at=at, worker=worker, price_factor=price_factor, **facts)
+    return Receipt(
+        order=order.number,
+        trial=order.trial,
+        step=step,
+        value=value,
+        status="diverged" if text else "ok",
+        text=text,
+        metrics=metrics,
+        cost=clip_cost(cost),
+        at=at,
+        saved_step=saved_step,
+        worker=worker,
+        price_factor=price_factor,
+    )
 
 
 def clip_cost(cost: Cost) -> Cost:
