@@ -17,7 +17,7 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
 
     Parameters
     ----------
-    where : str, path, LedgerStore or None
+    where : str or path or LedgerStore or None
         `sqlite:///file.db` (or `file.db`), `postgresql://…`, a store, or None for a store in memory.
     must_exist : bool
         Raise an error if the file of a SQLite address does not exist.

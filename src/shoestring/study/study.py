@@ -68,7 +68,7 @@ class Study:
         What was spent, in the unit of the budget: epochs, seconds or dollars.
     best : Best or None
         The step with the best value of all trials; None before the first value. See `Best` for which steps have a value.
-    best_checkpoint : Path, str or None
+    best_checkpoint : Path or str or None
         Where the checkpoint of the best step is stored, the same as `best.checkpoint`; None if there is none.
     policy : Policy
         The policy that decides what is trained next.
@@ -466,7 +466,7 @@ class Study:
         ----------
         train : callable, optional
             The training code. It may be left out if the command line began the study.
-        runner : str, Runner or RayCluster, optional
+        runner : str or Runner or RayCluster, optional
             As for `tune`.
         on_step : callable, optional
             Called as `on_step(step, value)` after each step.

@@ -75,7 +75,7 @@ def tune(
     workers : int, optional
         The number of trials that are trained at the same time. With more than one, each worker is a process. None: one for
         each device, else the number of the stored study, else 1.
-    runner : str, Runner or RayCluster, optional
+    runner : str or Runner or RayCluster, optional
         Where trials are trained: "local" in this process, "process" in other processes, "ray" on a Ray cluster. None:
         "local" for one worker without devices, else "process".
     devices : str or sequence of int, optional

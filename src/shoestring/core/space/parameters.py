@@ -387,7 +387,7 @@ class Constant(_Parameter):
 
     Parameters
     ----------
-    value : str, int, float, bool, None or list
+    value : str or int or float or bool or None or list
         The value.
     when : mapping, optional
         As for `Float`.

@@ -106,7 +106,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         folds it is not used, because a full training is a fit on every fold.
     policy : str or Policy, optional
         The policy that decides what to train next; by default that of `tune`.
-    random_state : int, RandomState or None, default None
+    random_state : int or RandomState or None, default None
         The seed of the search.
     store : str, optional
         A file such as "search.db", or the address of another store, in which the search is saved. The same `fit` continues it

@@ -43,7 +43,7 @@ class Checkpoints:
 
     Parameters
     ----------
-    where : Path, str or CheckpointStore
+    where : Path or str or CheckpointStore
         A folder, an address such as `s3://bucket/runs`, or a store.
     at_most_bytes : float
         The largest size of all checkpoints together.

@@ -40,7 +40,7 @@ class Report:
     ----------
     value : float or None
         The value of the step; None if it was not validated.
-    cost : float, mapping or None
+    cost : float or mapping or None
         Seconds, or a mapping with the keys "setup", "train" and "validate". None: the time is measured.
     save : callable or None
         Called as `save(path)`; writes the present state to a path that does not exist yet.
