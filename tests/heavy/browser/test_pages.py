@@ -113,8 +113,11 @@ def test_pointing_at_a_mark_shows_its_reason(browser: Any, report: Path) -> None
 
 def test_one_decision_is_shown_at_a_time(browser: Any, report: Path) -> None:
     page = Visit(browser, report.as_uri(), viewport={"width": 390, "height": 900}, java_script_enabled=False).page
-    for section in page.locator("section:has(.choices)").all():
+    sections = page.locator("section:has(.choices)").all()
+    assert sections
+    for section in sections:
         labels = section.locator(".choices > label")
+        assert labels.count() > 1
         for number in range(labels.count()):
             labels.nth(number).click()
             assert section.locator("svg:visible").count() == 1
