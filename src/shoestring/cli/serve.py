@@ -7,8 +7,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -218,11 +217,26 @@ def _print_address(
 
 
 def _serve_until_signal(server: Server, check: Callable[[], None]) -> int:
-    with _raise_on_signals():
-        try:
-            server.serve(check)
-        except _SignalReceived as received:
-            return STOPPED + received.number
+    """Answer requests until a signal comes, and return the exit code; `check` raises an error to stop the server.
+
+    The signal handler raises nothing: while a request is being accepted, the server would take its exception for one of the
+    request, and go on.
+    """
+    received: list[int] = []
+
+    def check_signals() -> None:
+        if received:
+            raise _SignalReceived
+        check()
+
+    former = {number: signal.signal(number, lambda number, frame: received.append(number)) for number in _STOP_SIGNALS}
+    try:
+        server.serve(check_signals)
+    except _SignalReceived:
+        return STOPPED + received[0]
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
     raise AssertionError("a server ends by a signal")
 
 
@@ -232,21 +246,4 @@ def _require_lease(name: str, *, is_lost: bool) -> None:
 
 
 class _SignalReceived(Exception):
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-@contextmanager
-def _raise_on_signals() -> Iterator[None]:
-    def handle(number: int, frame: Any) -> None:
-        for other in _STOP_SIGNALS:  # a second signal must not interrupt the closing
-            signal.signal(other, signal.SIG_IGN)
-        raise _SignalReceived(number)
-
-    former = {number: signal.signal(number, handle) for number in _STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    """A signal has come; it ends `Server.serve`."""

@@ -128,7 +128,7 @@ class _Listener(ThreadingHTTPServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
+        except RuntimeError:  # no thread could be started; after any other error (Ctrl-C) the thread itself releases
             self._free_requests.release()
             raise
 

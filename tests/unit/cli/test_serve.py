@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,8 @@ from shoestring.cli.report import WatchedStore
 from shoestring.cli.serve import find_token, routes_of
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError, StoreError, StudyError
-from shoestring.http.server import RequestError, Routes
+from shoestring.http.access import Access
+from shoestring.http.server import RequestError, Routes, Server
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.serving.request_queue import RequestQueue
@@ -318,3 +323,21 @@ def test_a_decision_can_be_chosen_while_watching(tmp_path: Path) -> None:
         page({"order": "99"}, b"")
     with pytest.raises(RequestError, match=r"order='x' must be the number of an order"):
         page({"order": "x"}, b"")
+
+
+def test_a_signal_while_a_request_is_accepted_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accept_and_get_signal(listener: Any, request: Any, client_address: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        listener.shutdown_request(request)
+
+    monkeypatch.setattr(ThreadingHTTPServer, "process_request", accept_and_get_signal)
+    server = Server({}, Access())
+    end = time.monotonic() + 10
+
+    def check() -> None:
+        assert time.monotonic() < end, "the server did not stop"
+
+    with socket.create_connection(("127.0.0.1", server.port)):
+        assert serve._serve_until_signal(server, check) == 128 + signal.SIGTERM
+    server.close()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

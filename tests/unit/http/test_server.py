@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -300,3 +301,30 @@ def test_a_check_that_raises_stops_the_server() -> None:
     with pytest.raises(KeyboardInterrupt):
         server.serve(check)
     server.close()
+
+
+def test_ctrl_c_while_a_request_is_accepted_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_thread_and_interrupt(listener: Any, request: Any, client_address: Any) -> None:
+        answering = threading.Thread(target=listener.process_request_thread, args=(request, client_address))
+        answering.start()
+        answering.join()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadingHTTPServer, "process_request", start_thread_and_interrupt)
+    server = Server(ROUTES, Access(token=TOKEN))
+    client = threading.Thread(target=fetch, args=(server.address,))
+    client.start()
+    with pytest.raises(KeyboardInterrupt):
+        server.serve(stop_after(10))
+    client.join()
+    server.close()
+
+
+def stop_after(seconds: float) -> Callable[[], None]:
+    """Return a check that fails the test if the server is still serving then."""
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        assert time.monotonic() < end, "the server did not stop"
+
+    return check
