@@ -1,6 +1,6 @@
 """Why BOIL trains so few short runs: what they lose in expected improvement, and what they can gain by their lower cost.
 
-    python -m benchmarks boil.short_runs                   our tables, 3 seeds each: two minutes
+    python -m benchmarks boil.short_runs                   our tables, 3 seeds each: five seconds
     python -m benchmarks boil.short_runs --quick           one table, 1 seed
 
 At each decision of a study, for lengths from the shortest to a full training: the largest ln EI of any untried config, less the
