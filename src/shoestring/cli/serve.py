@@ -219,17 +219,20 @@ def _print_address(
 def _serve_until_signal(server: Server, check: Callable[[], None]) -> int:
     """Answer requests until a signal comes, and return the exit code; `check` raises an error to stop the server.
 
-    The signal handler raises nothing: while a request is being accepted, the server would take its exception for one of the
-    request, and go on.
+    The signal handler raises nothing. If it raised an exception while a request is accepted, the base class of the server would
+    treat it as an error of that request and go on serving.
     """
     received: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        received.append(number)
 
     def check_signals() -> None:
         if received:
             raise _SignalReceived
         check()
 
-    former = {number: signal.signal(number, lambda number, frame: received.append(number)) for number in _STOP_SIGNALS}
+    former = {number: signal.signal(number, handle) for number in _STOP_SIGNALS}
     try:
         server.serve(check_signals)
     except _SignalReceived:

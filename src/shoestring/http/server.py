@@ -128,7 +128,8 @@ class _Listener(ThreadingHTTPServer):
             return
         try:
             super().process_request(request, client_address)
-        except RuntimeError:  # no thread could be started; after any other error (Ctrl-C) the thread itself releases
+        except RuntimeError:
+            # No thread could be started. After any other error, such as Ctrl-C, the thread releases its request itself.
             self._free_requests.release()
             raise
 

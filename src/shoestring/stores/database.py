@@ -94,9 +94,9 @@ _TABLES_LOCK = int.from_bytes(b"shoestr", "big")  # the number of a lock that ot
 class Database:
     """A connection to the database at an address.
 
-    `path` is the file of SQLite, None for a server. `notices` are texts for the user. `on_outage` is called with
-    a text when the database does not answer, and when it answers again. With `rescue`, as much as possible of a damaged SQLite
-    file is read; use it only for copies.
+    `path` is the file of SQLite, None for a server. `notices` are texts for the user. `on_outage` is called with a text
+    when the database does not answer, and when it answers again. With `rescue`, as much as possible of a damaged SQLite file is
+    read; use it only for copies.
     """
 
     def __init__(self, address: str, *, rescue: bool = False) -> None:

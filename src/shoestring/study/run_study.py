@@ -73,13 +73,12 @@ class StudyRun:
         `observer` is called with each entry before `options.observe`.
         """
         study, options = self.study, self.options
-        observers = [one for one in (self.view, observer, options.observe) if one and type(one) is not SilentProgress]
+        observers = [one for one in (self.view, observer, options.observe) if one is not None]
 
-        def call_each(ledger: Ledger, entry: Entry | None) -> None:
+        def observe(ledger: Ledger, entry: Entry | None) -> None:
             for one in observers:
                 one(ledger, entry)
 
-        observe = observers[0] if len(observers) == 1 else call_each
         should_stop = {} if options.should_stop is None else {"should_stop": options.should_stop}
         deadline_s = read_duration_s(options.deadline, "deadline")
         with study.store.lease(study.name) as lease:

@@ -402,7 +402,7 @@ class Study:
         runner, devices, live, checkpoints_at_most, deadline, observe, progress
             As for `tune`.
         should_stop : callable, optional
-            Called without arguments several times a second. When it returns True, the run ends as at Ctrl-C.
+            Called without arguments several times a second. When it returns True, the run ends and trials are paused.
 
         Returns
         -------

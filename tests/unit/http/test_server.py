@@ -315,12 +315,12 @@ def test_ctrl_c_while_a_request_is_accepted_stops_the_server(monkeypatch: pytest
     client = threading.Thread(target=fetch, args=(server.address,))
     client.start()
     with pytest.raises(KeyboardInterrupt):
-        server.serve(stop_after(10))
+        server.serve(fail_after(10))
     client.join()
     server.close()
 
 
-def stop_after(seconds: float) -> Callable[[], None]:
+def fail_after(seconds: float) -> Callable[[], None]:
     """Return a check that fails the test if the server is still serving then."""
     end = time.monotonic() + seconds
 

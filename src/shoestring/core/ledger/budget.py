@@ -53,8 +53,8 @@ class Budget:
     Parameters
     ----------
     text : str or Budget
-        For example "400 epochs", "2h", "1h 30m", "90s" or "$20 at 2.50/h". The units of time are d, h, m and s. An hour at
-        2.50 is one of a worker; with "$20 at 2.50/h per machine" all workers together cost 2.50 per hour.
+        For example "400 epochs", "2h", "1h 30m", "90s" or "$20 at 2.50/h". The units of time are d, h, m and s. "2.50/h" is
+        the price of one worker for an hour; with "2.50/h per machine" it is the price of all workers together.
 
     Attributes
     ----------

@@ -29,8 +29,8 @@ _NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 class FailureLimit:
     """Decides when failures end a run.
 
-    Failures before the run do not end it, because the code may have been repaired since. As soon as a
-    failure of the same kind follows in the run, they count too: then the code was not repaired.
+    Failures before the run do not end it, because the code may have been repaired since. They count as soon as a failure of the
+    same kind follows in the run, because then the code was not repaired.
     """
 
     def __init__(self, state: StudyState) -> None:

@@ -92,9 +92,9 @@ def fit_gp(
         first_fit = fit_gp(kernel, x[part], y[part], memo=memo, n_starts=n_starts, **options)
         n_starts, memo, max_iterations = 0, first_fit.memo(), _LAST_ITERATIONS
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)
-    of_theta = priors(kernel)
-    medians, log_stds = np.log([p.median for p in of_theta]), np.array([p.log_std for p in of_theta])
-    lower, upper = np.log([p.lower for p in of_theta]), np.log([p.upper for p in of_theta])
+    theta_priors = priors(kernel)
+    medians, log_stds = np.log([p.median for p in theta_priors]), np.array([p.log_std for p in theta_priors])
+    lower, upper = np.log([p.lower for p in theta_priors]), np.log([p.upper for p in theta_priors])
     log_likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
 
     def negative_log_posterior(theta: Floats) -> tuple[float, Floats]:

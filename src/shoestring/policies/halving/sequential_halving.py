@@ -75,9 +75,8 @@ from shoestring.policy import (
 )
 
 _STEPS_PER_ARM = 2  # least steps in the budget for each new trial: its first step, and one for a leading arm
-_MANY_TRAININGS = (
-    100  # with budget for this many full trainings, one training too many is a smaller loss than an idle worker
-)
+# With a budget of at least this many full trainings, an unnecessary training costs less than an idle worker.
+_MANY_TRAININGS = 100
 # With that much budget, a part is reserved for at most this many leading arms, or for one arm per eta² workers if that is more.
 # So many arms are enough to choose from at the end.
 _MAX_LEADERS = 150
