@@ -141,8 +141,8 @@ class Run:
 
 
 def seed_of(run: Run) -> int:
-    """Return the seed of a study. On a real clock all methods share it, so that ours start with the same configurations."""
-    method = "" if run.spec.suite == "trained" else run.method
+    """Return the seed of a study. Our policies share it, so that they differ in what they decide, not in what they draw."""
+    method = "" if run.spec.suite == "trained" or methods.is_ours(run.method) else run.method
     return stable_hash(run.spec.name, method, f"{run.budget:g}", run.unit, run.seed)
 
 

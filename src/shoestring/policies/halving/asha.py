@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.policies.halving.newcomers import find_newcomer
 from shoestring.policies.halving.rungs import NotPromoted, RungSettings, compare_race, rung_steps
 from shoestring.policy import (
     Decision,
@@ -29,9 +30,7 @@ from shoestring.policy import (
     Why,
     continue_trial,
     find_interrupted,
-    find_untried_config,
     nothing_to_train,
-    start_trial,
     train_best_unfinished,
 )
 
@@ -48,9 +47,8 @@ class ASHA(RungSettings):
                 return continue_trial(trial, _rung_above(rungs, trial.steps), why=why)
             if promotion := self._promote(ledger, rungs):
                 return promotion
-        config = find_untried_config(ledger)
-        if config is not None:
-            return start_trial(ledger, config, rungs[0], why={"rung": 0})
+        if newcomer := find_newcomer(ledger, self.newcomers):
+            return newcomer.start(ledger, rungs[0], {"rung": 0})
         order = train_best_unfinished(
             ledger, "no configuration is left: the best trial is trained further", stops=rungs
         )

@@ -35,10 +35,10 @@ from shoestring.policies.halving.halving_rounds import (
     rank_arms,
     read_round,
 )
+from shoestring.policies.halving.newcomers import Source, find_newcomer
 from shoestring.policy import (
     NO_MEMO,
     Amendment,
-    Config,
     Decision,
     Entry,
     Ledger,
@@ -47,57 +47,54 @@ from shoestring.policy import (
     StudyDefinition,
     Train,
     continue_trial,
-    find_untried_config,
     nothing_to_train,
-    start_trial,
     train_best_unfinished,
 )
 
 Plan = Callable[[int], "Sequence[Rung]"]  # number of a bracket -> its rungs
 
 
-def decide_in_brackets(ledger: Ledger, plan: Plan, reduction_factor: int) -> Decision:
-    """Return the next order of the oldest bracket that is ready for one."""
+def decide_in_brackets(ledger: Ledger, plan: Plan, reduction_factor: int, source: Source) -> Decision:
+    """Return the next order of the oldest bracket that is ready for one; new configurations come from `source`."""
     now = ledger.view(BRACKETS_VIEW)
-    config = find_untried_config(ledger)
     finished: list[int] = []
-    decision: Decision | None = _fill(ledger, now, plan, config) if ledger.queue else None
+    decision: Decision | None = _fill(ledger, now, plan, source) if ledger.queue else None
     for bracket in () if decision else now.list_changed():
-        if bracket == now.newest and (decision := _fill(ledger, now, plan, config)):
+        if bracket == now.newest and (decision := _fill(ledger, now, plan, source)):
             break
         if decision := _continue_bracket(ledger, now, bracket, plan, reduction_factor):
             break
         if not now.is_waiting(bracket):
             finished.append(bracket)
-    decision = decision or _fill(ledger, now, plan, config) or _begin(ledger, now, plan, config)
+    decision = decision or _fill(ledger, now, plan, source) or _begin(ledger, now, plan, source)
     return replace(decision, memo=add_finished(decision.memo, finished)) if isinstance(decision, Train) else decision
 
 
-def _fill(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> Train | None:
+def _fill(ledger: Ledger, now: Brackets, plan: Plan, source: Source) -> Train | None:
     """Return the order for a new trial of the newest bracket if its first rung has room or the user's queue is not empty."""
     current = now.rounds.get(now.newest, Round((now.newest, 0)))
     rung = int(current.facts[1])
     size, until = plan(now.newest)[rung]
-    if config is None or not (ledger.queue or (rung == 0 and len(current.arms) < size)):
+    if not (ledger.queue or (rung == 0 and len(current.arms) < size)):
         return None
-    return _open(ledger, config, now.newest, Rung(size, until), rung, len(current.arms))
+    return _open(ledger, source, now.newest, Rung(size, until), rung, len(current.arms))
 
 
-def _begin(ledger: Ledger, now: Brackets, plan: Plan, config: Config | None) -> Decision:
+def _begin(ledger: Ledger, now: Brackets, plan: Plan, source: Source) -> Decision:
     """Return the first order of the next bracket, or of the best unfinished trial if no configuration is left."""
-    if config is None:
-        order = train_best_unfinished(ledger, "no configuration is left: the best trial is trained further")
-        return order or nothing_to_train(ledger)
     bracket = now.newest + 1
-    return _open(ledger, config, bracket, plan(bracket)[0], 0, 0, make_round_memo((bracket, 0), ()))
+    first = _open(ledger, source, bracket, plan(bracket)[0], 0, 0, make_round_memo((bracket, 0), ()))
+    best = "no configuration is left: the best trial is trained further"
+    return first or train_best_unfinished(ledger, best) or nothing_to_train(ledger)
 
 
 def _open(
-    ledger: Ledger, config: Config, bracket: int, place: Rung, rung: int, arm: int, memo: Memo = NO_MEMO
-) -> Train:
-    """Return the order that starts a trial of a bracket."""
+    ledger: Ledger, source: Source, bracket: int, place: Rung, rung: int, arm: int, memo: Memo = NO_MEMO
+) -> Train | None:
+    """Return the order that starts a trial of a bracket; None if no configuration is left."""
+    newcomer = find_newcomer(ledger, source)
     why = {"bracket": bracket, "rung": rung, "arm": arm, "of": place.arms}
-    return start_trial(ledger, config, place.until, why=why, memo=memo)
+    return newcomer.start(ledger, place.until, why, memo) if newcomer else None
 
 
 def _continue_bracket(ledger: Ledger, now: Brackets, bracket: int, plan: Plan, reduction_factor: int) -> Train | None:

@@ -37,7 +37,7 @@ class Hyperband(RungSettings):
             table = make_brackets(ledger.max_steps, self.min_steps, self.reduction_factor)
             return table[number % len(table)]
 
-        return decide_in_brackets(ledger, plan, self.reduction_factor)
+        return decide_in_brackets(ledger, plan, self.reduction_factor, self.newcomers)
 
 
 @lru_cache(maxsize=64)

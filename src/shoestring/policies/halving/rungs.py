@@ -15,7 +15,25 @@ from typing import ClassVar
 from shoestring.core.deciding.comparison import BestIs
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.checks import require_reduction_factor
-from shoestring.policy import Entry, Labels, Order, Receipt, StudyDefinition, WhyText, compare, require_whole
+from shoestring.policies.halving.newcomers import (
+    GUIDE_LABELS,
+    Source,
+    describe_guided,
+    predict_newcomer,
+    require_source,
+)
+from shoestring.policy import (
+    Entry,
+    Labels,
+    Ledger,
+    Order,
+    Prediction,
+    Receipt,
+    StudyDefinition,
+    WhyText,
+    compare,
+    require_whole,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +41,7 @@ class RungSettings:
     """Settings that ASHA, successive halving and Hyperband share."""
 
     why_labels: ClassVar[Labels] = {
+        **GUIDE_LABELS,
         "arm": "place in the bracket (number, from 0)",
         "at": "steps trained before (steps)",
         "bracket": "bracket (number, from 0)",
@@ -32,17 +51,24 @@ class RungSettings:
     }
     reduction_factor: int = 3  # one trial in this many is promoted
     min_steps: int = 1  # a new trial is trained for at least this many steps
+    newcomers: Source = "drawn"  # new configurations are drawn evenly, or "guided" by a model of first looks
 
     def __post_init__(self) -> None:
         require_reduction_factor(self)
         require_whole(self, "min_steps", 1, "a newcomer is trained for at least one step", "Try 1.")
+        require_source(self)
+
+    def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
+        """Return the values that the guide expected of a newcomer and of its best competitors; None if it did not choose."""
+        return predict_newcomer(ledger, order)
 
     @staticmethod
     def describe_why(order: Order) -> WhyText:
         why = order.why
-        if "arm" not in why or "of" not in why:
-            return WhyText()
-        return WhyText(clauses=(f"configuration {int(str(why['arm'])) + 1} of {why['of']} in its bracket",))
+        place: tuple[str, ...] = ()
+        if "arm" in why and "of" in why:
+            place = (f"configuration {int(str(why['arm'])) + 1} of {why['of']} in its bracket",)
+        return WhyText(clauses=(*place, *describe_guided(order)))
 
 
 def count_halvings(max_steps: int, min_steps: int, reduction_factor: int) -> int:

@@ -51,6 +51,14 @@ from shoestring.policies.halving.halving_rounds import (
     make_round_memo,
     rank_arms,
 )
+from shoestring.policies.halving.newcomers import (
+    GUIDE_LABELS,
+    Source,
+    describe_guided,
+    find_newcomer,
+    predict_newcomer,
+    require_source,
+)
 from shoestring.policies.halving.rungs import NotPromoted, compare_race
 from shoestring.policy import (
     NO_MEMO,
@@ -60,6 +68,7 @@ from shoestring.policy import (
     Ledger,
     Memo,
     Order,
+    Prediction,
     Train,
     Trial,
     Wait,
@@ -70,7 +79,6 @@ from shoestring.policy import (
     nothing_to_train,
     require_between,
     require_whole,
-    start_trial,
     train_best_unfinished,
 )
 
@@ -90,8 +98,10 @@ class SequentialHalving:
     reduction_factor: int = 2  # one arm in this many stays after each round
     arms_per_curve: float = 12.5  # new trials for each full training in the budget
     arms: int | None = None  # a fixed number of new trials instead
+    newcomers: Source = "drawn"  # new configurations are drawn evenly, or "guided" by a model of first looks
     name: ClassVar[str] = "sequential_halving"
     why_labels: ClassVar[Labels] = {
+        **GUIDE_LABELS,
         "arm": "place of this configuration among the new ones (number, from 0)",
         "arms": "trials still compared (trials)",
         "at": "steps trained before (steps)",
@@ -108,6 +118,7 @@ class SequentialHalving:
         because = "it is the number of trials for each full training in the budget"
         require_between(self, "arms_per_curve", 0.0, math.inf, because, "Try 12.5.")
         require_whole(self, "arms", 2, "there must be something to choose from", "Leave it out.", optional=True)
+        require_source(self)
 
     @staticmethod
     def describe_why(order: Order) -> WhyText:
@@ -115,7 +126,8 @@ class SequentialHalving:
         if "arm" not in why:
             return WhyText()
         planned = f" of about {why['of']}" if "of" in why else ""
-        return WhyText(clauses=(f"first look at configuration {int(str(why['arm'])) + 1}{planned}",))
+        first_look = f"first look at configuration {int(str(why['arm'])) + 1}{planned}"
+        return WhyText(clauses=(first_look, *describe_guided(order)))
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.max_steps == 1:
@@ -127,6 +139,10 @@ class SequentialHalving:
         if ledger.budget.total > race.total:
             return self._begin_race(ledger, current.arms, ledger.budget.total, len(ledger.trials))
         return self._next_order(ledger, current, race, NO_MEMO)
+
+    def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
+        """Return the values that the guide expected of a newcomer and of its best competitors; None if it did not choose."""
+        return predict_newcomer(ledger, order)
 
     # a race ------------------------------------------------------------------------------------------------------------
 
@@ -300,13 +316,13 @@ class SequentialHalving:
         self, ledger: Ledger, until: int, memo: Memo, round: int = 0, arm: int = 0, planned_arms: float = 0
     ) -> Train | None:
         """Return the order that starts a new trial, or None if no configuration is left."""
-        config = find_untried_config(ledger)
-        if config is None:
+        newcomer = find_newcomer(ledger, self.newcomers)
+        if newcomer is None:
             return None
         why: dict[str, Scalar] = {"round": round, "arm": arm, "until": until}
         if arm < planned_arms < math.inf:  # it is infinite before the first step was paid
             why["of"] = int(planned_arms)
-        return start_trial(ledger, config, until, why=why, memo=memo)
+        return newcomer.start(ledger, until, why, memo)
 
     def _count_newcomers(self, ledger: Ledger, race: RaceFacts) -> float:
         """Return the number of new trials in the race at the price so far; infinity before a price is known."""

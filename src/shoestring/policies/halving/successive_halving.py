@@ -37,4 +37,4 @@ class SuccessiveHalving(RungSettings):
         halvings = count_halvings(ledger.max_steps, self.min_steps, self.reduction_factor)
         arms = self.arms or self.reduction_factor**halvings
         bracket = make_rungs(arms, halvings, ledger.max_steps, self.reduction_factor)
-        return decide_in_brackets(ledger, lambda number: bracket, self.reduction_factor)
+        return decide_in_brackets(ledger, lambda number: bracket, self.reduction_factor, self.newcomers)

@@ -1,0 +1,202 @@
+"""Which configuration a race starts next: one drawn evenly from the space, or one chosen by what the study has seen.
+
+    drawn    the next quasi-random point, or the next row of a list in random order
+    guided   the configuration with the largest expected improvement, by the looks at all trials so far (`guide`)
+
+Some newcomers of a guided race are drawn too: the first ones, because there is nothing to go by, and every fifth of the others.
+They are the insurance against looks that mislead: what a model of the looks never proposes would otherwise never be tried.
+
+A look of the model takes some milliseconds, so it is bounded by what it can earn. It chooses several newcomers at once, as if the
+results of those before had come out as predicted, if many trials are known or if first steps are quick. The rule reads only what
+the ledger has recorded, so a resumed study decides the same.
+
+    paid with       limit on the time for decisions
+    time, money     3 % of the budget, and for newcomers 15 % of what their first steps cost
+    epochs          the time that training took, and ten seconds
+
+    guide_plan      in the memo of an order that the model chose: the other newcomers of the same look, best first, each as
+                    (expected share of better trials, place...); the place is a row of a list, else a point of the unit cube
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from shoestring.policies.config_table import ConfigsView, ConfigTable
+from shoestring.policy import (
+    NO_MEMO,
+    NO_WHY,
+    Amendment,
+    Config,
+    Entry,
+    Labels,
+    Ledger,
+    Memo,
+    Order,
+    Prediction,
+    StudyDefinition,
+    Train,
+    Why,
+    find_untried_config,
+    require_one_of,
+    start_trial,
+)
+
+Source = Literal["drawn", "guided"]
+GUIDE_LABELS: Labels = {
+    "expected_share": "share of trials expected to be better after as many steps (share)",
+    "look": "order whose look at all trials chose this configuration",
+    "price": "predicted price of a step ({unit})",
+    "similar_to": "trials with the most similar configurations",
+}
+_FIRST_DRAWN = 4  # newcomers that are drawn before the first look of the model
+_DRAWN_EVERY = 5  # of the later ones, one in so many is drawn
+_THINKING_SHARE = 0.03  # of a budget of time or money, at most, for decisions
+_FREE_THINKING_S = 10.0  # with a budget in epochs, decisions may take this much longer than training
+_FIRST_STEP_SHARE = 0.15  # of the price of a first step, at most, for choosing its configuration
+_LOOK_S = 0.01  # assumed time of a look, until two were made: the first one includes imports
+_MAX_CHOSEN = 16  # newcomers of one look; if steps are so quick that it would have to be more, all are drawn
+_TRIALS_PER_CHOSEN = 64  # with so many more trials, a look chooses one more newcomer, since it takes longer
+
+
+class Newcomer(NamedTuple):
+    """A configuration to start, why it was chosen, and what later decisions need."""
+
+    config: Config
+    why: Why = NO_WHY
+    memo: Memo = NO_MEMO
+
+    def start(self, ledger: Ledger, until: int, why: Why, memo: Memo = NO_MEMO) -> Train:
+        """Return the order that starts the trial; `why` and `memo` are those of the race."""
+        return start_trial(ledger, self.config, until, why={**why, **self.why}, memo={**self.memo, **memo})
+
+
+@dataclass(slots=True)
+class Looks:
+    """The looks of the model so far."""
+
+    count: int = 0
+    order: int = 0  # number of the order of the newest look
+    memo: Memo = field(default_factory=dict)  # memo of this order
+    thinking_s: float = 0.0  # time of its decision
+
+
+@dataclass(frozen=True, slots=True)
+class LooksView:
+    """View of the looks of the current policy; a change of policy clears it."""
+
+    def start(self, definition: StudyDefinition) -> Looks:
+        return Looks()
+
+    def absorb(self, state: Looks, entry: Entry) -> Looks:
+        if isinstance(entry, Order) and "guide_plan" in entry.memo:
+            return Looks(state.count + 1, entry.number, entry.memo, entry.thinking_s)
+        return Looks() if isinstance(entry, Amendment) and entry.policy is not None else state
+
+
+LOOKS = LooksView()
+CONFIGS = ConfigsView()
+
+
+def require_source(policy: object) -> None:
+    """Raise PolicyError unless the setting `newcomers` of a policy names a source."""
+    require_one_of(policy, "newcomers", get_args(Source))
+
+
+def describe_guided(order: Order) -> tuple[str, ...]:
+    """Return clauses for the sentence that explains an order: why a model chose this newcomer; none if it was drawn."""
+    share = order.why.get("expected_share")
+    if share is None:
+        return ()
+    clause = f"expected to be among the best {max(1, math.ceil(100 * float(str(share))))} % at its first look"
+    if similar := order.why.get("similar_to"):
+        first, *others = str(similar).split(", ")
+        return (clause, f"similar to trial{'s' if others else ''} {' and '.join([first, *others])}")
+    return (clause, f"chosen by the look of order {order.why['look']}") if "look" in order.why else (clause,)
+
+
+def find_newcomer(ledger: Ledger, source: Source) -> Newcomer | None:
+    """Return the next configuration to start; None if no configuration is left."""
+    drawn = find_untried_config(ledger)
+    if drawn is None:
+        return None
+    number = len(ledger.trials)
+    is_drawn = number < _FIRST_DRAWN or number % _DRAWN_EVERY == _DRAWN_EVERY - 1
+    if source == "drawn" or ledger.queue or is_drawn:
+        return Newcomer(drawn)
+    looks = ledger.view(LOOKS)
+    if planned := _find_planned(looks, ledger.view(CONFIGS)):
+        return planned
+    if count := _count_due(ledger, looks):
+        from shoestring.policies.halving.guide import choose_newcomers  # a race without a guide never needs the model
+
+        return choose_newcomers(ledger, looks.memo, count) or Newcomer(drawn)
+    return Newcomer(drawn)
+
+
+def is_thinking_affordable(ledger: Ledger) -> bool:
+    """Return whether decisions took at most 3 % of the time so far; with a budget in epochs, hardly more than training took."""
+    state = ledger.state
+    thinking_s = state.by_kind["thinking"]
+    if state.budget.unit == "epochs":
+        return thinking_s <= state.seconds - thinking_s + _FREE_THINKING_S
+    return thinking_s <= _THINKING_SHARE * state.seconds
+
+
+def predict_newcomer(ledger: Ledger, order: Order) -> Prediction | None:
+    """Return the values that the guide expected of a newcomer and of its best competitors; None if it did not choose."""
+    if "guide_plan" not in order.memo:
+        return None
+    from shoestring.policies.halving.guide import predict_values
+
+    return predict_values(ledger, order)
+
+
+def _count_due(ledger: Ledger, looks: Looks) -> int:
+    """Return how many newcomers the next look may choose; 0 if it would cost more than it can earn."""
+    state = ledger.state
+    count = 1 + len(state.trials) // _TRIALS_PER_CHOSEN
+    if state.budget.unit == "epochs":
+        return count if is_thinking_affordable(ledger) else 0
+    look_s = looks.thinking_s if looks.count > 1 else _LOOK_S
+    thinking_s = state.by_kind["thinking"] + look_s
+    if thinking_s * state.budget.per_second(state.workers) > _THINKING_SHARE * state.budget.total:
+        return 0
+    first_steps = [trial.step_costs[0] for trial in state.trials if trial.step_costs]
+    payable_s = _FIRST_STEP_SHARE * math.fsum(first_steps) / max(1, len(first_steps))
+    if look_s > _MAX_CHOSEN * payable_s:
+        return 0
+    return max(count, math.ceil(look_s / payable_s) if payable_s > 0 else 1)
+
+
+# the plan of a look ---------------------------------------------------------------------------------------------------
+
+
+def encode_place(table: ConfigTable, cube: Sequence[float], row: int | None) -> list[float]:
+    """Return where a configuration is, for a plan."""
+    return [float(row)] if row is not None else list(cube)
+
+
+def _find_planned(looks: Looks, table: ConfigTable) -> Newcomer | None:
+    """Return the best newcomer of the last look that was not started yet."""
+    for share, place in _decode_plan(looks.memo.get("guide_plan", ()), table):
+        if table.rows is not None:
+            config, is_new = table.rows[int(place[0])], bool(table.unused[int(place[0])])
+        else:
+            config = table.encoding.space.from_cube(np.array(place))
+            is_new = not table.is_tried(table.encoding.points([config]))[0]
+        if is_new:
+            return Newcomer(config, {"expected_share": share, "look": looks.order})
+    return None
+
+
+def _decode_plan(plan: Sequence[float], table: ConfigTable) -> Iterator[tuple[float, Sequence[float]]]:
+    width = 1 + (1 if table.rows is not None else table.encoding.space.dims)
+    for start in range(0, len(plan), width):
+        share, *place = plan[start : start + width]
+        yield share, place
