@@ -45,6 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         "--only", nargs="+", default=[], metavar="TEXT", help="only problems whose source/table contains one of these"
     )
     parser.add_argument("--tables", type=int, default=3, help="maximum number per source; 0: all")
+    parser.add_argument("--skip-tables", type=int, default=0, help="number of tables of each source to leave out first")
     parser.add_argument("--methods", nargs="+", default=["ours"], metavar="NAME", help="see `race methods`")
     parser.add_argument("--budgets", type=_numbers, default=[1, 2, 5, 10, 20], help="in full curves, for example 1,2,5")
     parser.add_argument("--unit", nargs="+", default=["curves"], choices=["curves", "seconds"])
@@ -73,6 +74,7 @@ def run(arguments: Sequence[str]) -> int:
             suite,
             chosen.data,
             per_source=chosen.tables or None,
+            skipped=chosen.skip_tables,
             steps=chosen.steps,
             pool=chosen.pool,
             only=chosen.only,

@@ -271,11 +271,12 @@ def find_problems(
     data: Sequence[Path],
     *,
     per_source: int | None,
+    skipped: int = 0,
     steps: int = 50,
     pool: int | None = None,
     only: Sequence[str] = (),
 ) -> list[ProblemSpec]:
-    """Return the problems of a suite, with at most `per_source` tables of each source, so that no source dominates."""
+    """Return the problems of a suite: of each source at most `per_source` tables, after the first `skipped` ones."""
     if suite == "trained":
         from benchmarks.race import trained
 
@@ -287,7 +288,7 @@ def find_problems(
             sources.setdefault(path.name, path)  # a source that is in two folders counts once: the first one named
     for _, source in sorted(sources.items()):
         fitting = [spec for path in sorted(source.glob("*.npz")) if (spec := _read_spec(suite, path, steps, pool))]
-        found += _matching(fitting, only)[:per_source]
+        found += _matching(fitting, only)[skipped:][:per_source]
     if suite == "plain":
         from benchmarks.race import functions
 

@@ -1,0 +1,98 @@
+"""Compare two methods of a race by the ratio of their mean regrets, for each budget and each source.
+
+    python -m benchmarks guided runs.jsonl [--method guided_halving] [--base sequential_halving]
+
+`README.md` beside this file has the protocol. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.race import running, statistics
+
+GOALS = {5.0: 0.70, 10.0: 0.75}  # of the ratio, with budgets in curves
+HIGHEST = {1.0: 1.05, 2.0: 1.05, 20.0: 1.05}  # of the upper end of its interval
+RESAMPLES = 2000
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks guided", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+", help="files of the race, as written or as stored")
+    parser.add_argument("--method", default="guided_halving")
+    parser.add_argument("--base", default="sequential_halving")
+    chosen = parser.parse_args(arguments)
+    runs = [run for path in chosen.runs for run in running.read(path) if run["method"] in (chosen.method, chosen.base)]
+    results: dict[str, Any] = {"name": "guided", "method": chosen.method, "base": chosen.base}
+    for suite, unit in sorted({(run["suite"], run["unit"]) for run in runs}):
+        own = [run for run in runs if (run["suite"], run["unit"]) == (suite, unit)]
+        grid = statistics.Grid.from_runs(own)
+        rows, sources = compare(grid, chosen.method, chosen.base), compare_sources(grid, chosen.method, chosen.base)
+        print(
+            f"\n{suite}, budgets in {unit}: {len(set(c[:2] for c in grid.cells))} tables, {chosen.method} / {chosen.base}"
+        )
+        for row in rows:
+            print(
+                "{budget:5g}  {mean:.4f} / {base:.4f} = {ratio:.3f} [{low:.3f}, {high:.3f}]  {pairs} pairs".format(
+                    **row
+                )
+            )
+        for source, cells in sources.items():
+            print(f"  {source:<24}" + "".join(f"{difference:+8.3f} ± {error:.3f}" for difference, error in cells))
+        results[f"{suite} in {unit}"] = {"ratios": rows, "sources": sources}
+    goals = judge(results.get("tables in curves", {}).get("ratios", []))
+    print(json.dumps({**results, "goals": goals, "ok": all(goals.values())}))
+    return 0 if all(goals.values()) else 1
+
+
+def compare(grid: statistics.Grid, method: str, base: str) -> list[dict[str, Any]]:
+    """Return for each budget the mean regrets of both on the runs that both have, and their ratio with its interval."""
+    own, other = grid.methods.index(method), grid.methods.index(base)
+    weight, draws = statistics.weights(grid.cells), statistics.resample_weights(grid.cells, RESAMPLES)
+    rows = []
+    for at, budget in enumerate(grid.budgets):
+        pair = grid.regret[:, [own, other], at]
+        pair = np.where(np.isfinite(pair).all(axis=1, keepdims=True), pair, np.nan)  # (cells, 2)
+        if not np.isfinite(pair).any():
+            continue
+        mean, resampled = statistics.mean(weight, pair), statistics.mean(draws, pair)
+        low, high = np.percentile(resampled[:, 0] / resampled[:, 1], statistics.LEVELS)
+        numbers = {"mean": mean[0], "base": mean[1], "ratio": mean[0] / mean[1], "low": low, "high": high}
+        pairs = int(np.isfinite(pair[:, 0]).sum())
+        rows.append({"budget": budget, **{name: float(value) for name, value in numbers.items()}, "pairs": pairs})
+    return rows
+
+
+def compare_sources(grid: statistics.Grid, method: str, base: str) -> dict[str, list[tuple[float, float]]]:
+    """Return for each source and budget the mean difference of regrets and its standard error over runs."""
+    own, other = grid.methods.index(method), grid.methods.index(base)
+    difference = grid.regret[:, own] - grid.regret[:, other]  # (cells, budgets)
+    found = {}
+    for source in sorted({cell[0] for cell in grid.cells}):
+        rows = difference[[cell[0] == source for cell in grid.cells]]
+        count = np.maximum(2, np.isfinite(rows).sum(axis=0))
+        errors = np.nanstd(rows, axis=0, ddof=1) / np.sqrt(count)
+        found[source] = list(zip(np.nanmean(rows, axis=0).tolist(), errors.tolist(), strict=True))
+    return found
+
+
+def judge(rows: Sequence[dict[str, Any]]) -> dict[str, bool]:
+    """Return whether each goal of the protocol is met; nothing without runs in curves."""
+    return {
+        **{
+            f"ratio at {row['budget']:g}": row["ratio"] <= GOALS[row["budget"]]
+            for row in rows
+            if row["budget"] in GOALS
+        },
+        **{
+            f"interval at {row['budget']:g}": row["high"] <= HIGHEST[row["budget"]]
+            for row in rows
+            if row["budget"] in HIGHEST
+        },
+    }
