@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         grid = statistics.Grid.from_runs(own)
         rows, sources = compare(grid, chosen.method, chosen.base), compare_sources(grid, chosen.method, chosen.base)
         print(
-            f"\n{suite}, budgets in {unit}: {len(set(c[:2] for c in grid.cells))} tables, {chosen.method} / {chosen.base}"
+            f"\n{suite}, budgets in {unit}: {len({c[:2] for c in grid.cells})} tables, {chosen.method} / {chosen.base}"
         )
         for row in rows:
             print(

@@ -30,7 +30,7 @@ _PRIOR_PAIRS, _PRIOR_AGREEMENT = 10.0, 0.6  # as if so many pairs had been seen:
 
 def place_trials(losses: Sequence[Curve]) -> Floats:
     """Return the place of each trial, (n,), from its losses by step; each trial must have at least one loss."""
-    places = _deal(np.arange(0.5, len(losses)), np.array([_newest(curve[::-1]) for curve in losses]))
+    places = _deal(np.arange(0.5, len(losses)), np.array([_first(curve) for curve in losses]))
     step = 2
     while len(rows := [i for i, curve in enumerate(losses) if len(curve) >= step]) > 1:
         # A trial that was not validated by then keeps its place.
@@ -67,6 +67,10 @@ def measure_agreement(losses: Sequence[Curve]) -> float:
         pairs += float(counted.sum())
         step *= 2
     return agreed / pairs
+
+
+def _first(losses: Curve) -> float:
+    return next(loss for loss in losses if loss is not None)
 
 
 def _newest(losses: Curve) -> float:

@@ -84,6 +84,7 @@ class Looks:
     order: int = 0  # number of the order of the newest look
     memo: Memo = field(default_factory=dict)  # memo of this order
     thinking_s: float = 0.0  # time of its decision
+    taken: int = 0  # newcomers of its plan that were started
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,10 @@ class LooksView:
         return Looks()
 
     def absorb(self, state: Looks, entry: Entry) -> Looks:
-        if isinstance(entry, Order) and "guide_plan" in entry.memo:
-            return Looks(state.count + 1, entry.number, entry.memo, entry.thinking_s)
+        if isinstance(entry, Order):
+            if "guide_plan" in entry.memo:
+                return Looks(state.count + 1, entry.number, entry.memo, entry.thinking_s)
+            state.taken += "look" in entry.why
         return Looks() if isinstance(entry, Amendment) and entry.policy is not None else state
 
 
@@ -184,7 +187,7 @@ def encode_place(table: ConfigTable, cube: Sequence[float], row: int | None) -> 
 
 def _find_planned(looks: Looks, table: ConfigTable) -> Newcomer | None:
     """Return the best newcomer of the last look that was not started yet."""
-    for share, place in _decode_plan(looks.memo.get("guide_plan", ()), table):
+    for share, place in _decode_plan(looks.memo.get("guide_plan", ()), table, looks.taken):
         if table.rows is not None:
             config, is_new = table.rows[int(place[0])], bool(table.unused[int(place[0])])
         else:
@@ -195,8 +198,8 @@ def _find_planned(looks: Looks, table: ConfigTable) -> Newcomer | None:
     return None
 
 
-def _decode_plan(plan: Sequence[float], table: ConfigTable) -> Iterator[tuple[float, Sequence[float]]]:
+def _decode_plan(plan: Sequence[float], table: ConfigTable, first: int) -> Iterator[tuple[float, Sequence[float]]]:
     width = 1 + (1 if table.rows is not None else table.encoding.space.dims)
-    for start in range(0, len(plan), width):
+    for start in range(first * width, len(plan), width):
         share, *place = plan[start : start + width]
         yield share, place
