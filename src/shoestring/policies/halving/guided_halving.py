@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
-from shoestring.policies.halving.newcomers import Source, is_thinking_affordable
+from shoestring.policies.halving.newcomers import Source, is_space_narrow, is_thinking_affordable
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.policy import Decision, Labels, Ledger, Order, Prediction, Train
 
@@ -32,7 +32,7 @@ class GuidedHalving(SequentialHalving):
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         if ledger.max_steps > 1 or self.newcomers == "drawn":
             return SequentialHalving.decide(self, ledger, rng)
-        if is_thinking_affordable(ledger):
+        if is_space_narrow(ledger) and is_thinking_affordable(ledger):
             return _ONE_STEP.decide(ledger, rng)
         decision = SequentialHalving.decide(self, ledger, rng)
         if not isinstance(decision, Train):

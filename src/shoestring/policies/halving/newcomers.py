@@ -5,6 +5,7 @@
 
 Some newcomers of a guided race are drawn too: the first ones, because there is nothing to go by, and every fifth of the others.
 They are the insurance against looks that mislead: what a model of the looks never proposes would otherwise never be tried.
+With more than 500 parameters all newcomers are drawn.
 
 A look of the model takes some milliseconds, so it is bounded by what it can earn. It chooses several newcomers at once, as if the
 results of those before had come out as predicted, if many trials are known or if first steps are quick. The rule reads only what
@@ -61,6 +62,7 @@ _FREE_THINKING_S = 10.0  # with a budget in epochs, decisions may take this much
 _FIRST_STEP_SHARE = 0.15  # of the price of a first step, at most, for choosing its configuration
 _LOOK_S = 0.01  # assumed time of a look, until two were made: the first one includes imports
 _MAX_CHOSEN = 16  # newcomers of one look; if steps are so quick that it would have to be more, all are drawn
+_MOST_PARAMETERS = 500  # a look took 20 ms with 300 of them, and memory grows with their number
 _TRIALS_PER_CHOSEN = 64  # with so many more trials, a look chooses one more newcomer, since it takes longer
 
 
@@ -130,7 +132,7 @@ def find_newcomer(ledger: Ledger, source: Source) -> Newcomer | None:
         return None
     number = len(ledger.trials)
     is_drawn = number < _FIRST_DRAWN or number % _DRAWN_EVERY == _DRAWN_EVERY - 1
-    if source == "drawn" or ledger.queue or is_drawn:
+    if source == "drawn" or ledger.queue or is_drawn or not is_space_narrow(ledger):
         return Newcomer(drawn)
     looks = ledger.view(LOOKS)
     if planned := _find_planned(looks, ledger.view(CONFIGS)):
@@ -140,6 +142,11 @@ def find_newcomer(ledger: Ledger, source: Source) -> Newcomer | None:
 
         return choose_newcomers(ledger, looks.memo, count) or Newcomer(drawn)
     return Newcomer(drawn)
+
+
+def is_space_narrow(ledger: Ledger) -> bool:
+    """Return whether the space has few enough parameters for a model: some hundred trials say nothing about a thousand."""
+    return ledger.space.dims <= _MOST_PARAMETERS
 
 
 def is_thinking_affordable(ledger: Ledger) -> bool:
