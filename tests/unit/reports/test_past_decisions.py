@@ -26,6 +26,7 @@ from shoestring.core.ledger.entries import Amendment, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import StudyError
+from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.reports.figures.comparisons import draw_replayed
 from shoestring.reports.figures.decisions import MAX_CHOICES, draw_candidates, draw_regions, pick_decisions
 from shoestring.reports.figures.drawing import Figure
@@ -224,6 +225,18 @@ def test_predicted_ends_of_new_configurations_stand_side_by_side() -> None:
         assert 'class="band"' not in figure.svg
         assert "full training" in figure.sentence
         assert {row[2] for row in figure.rows} == {9}
+
+
+def test_a_predicted_first_look_is_compared_with_the_value_after_it() -> None:
+    policy = SequentialHalving(newcomers="guided")
+    history = read_predicted_history("s", simulate(policy, DecayingCurves(), make_definition(policy)).ledger)
+    figures = figures_of(draw_expected(history))
+    assert figures
+    for figure in figures:
+        assert "the predicted value after step 1" in figure.sentence
+        assert "value after step 1" in figure.svg
+        number = int(re.search(r"trained trial (\d+)", figure.sentence)[1])  # type: ignore[index]
+        assert f"actual {history.trials[number].values[0]:.6g}" in figure.svg
 
 
 def test_texts_in_a_configuration_are_escaped() -> None:

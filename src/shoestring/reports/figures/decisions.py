@@ -27,7 +27,19 @@ from shoestring.reports.figures.drawing import (
 from shoestring.reports.figures.history import PastPrediction, Segment, StudyHistory
 
 # Numbers in `why` that only a model gives. An order without any of them was placed by a design, a race or the user.
-_MODEL_NUMBERS = ("mu", "expected_end", "forecast", "asymptote", "information", "stages", "ei", "mean", "statistic")
+_MODEL_NUMBERS = (
+    "mu",
+    "expected_end",
+    "expected_share",
+    "forecast",
+    "asymptote",
+    "information",
+    "stages",
+    "ei",
+    "mean",
+    "statistic",
+)
+_EARLIER_LOOK = "look"  # in `why` if the model chose this configuration in an earlier order
 MAX_CHOICES = 6  # of one figure: page.css has rules for six
 ACTION_COLOURS = (1, 5, 2)  # numbers of the classes `fill-N`, in the order of STOPPING_ACTIONS
 
@@ -38,7 +50,11 @@ _MAX_COLUMNS = 150  # a map with more steps shows every second, third, … of th
 
 def pick_decisions(ledger: Ledger) -> list[int]:
     """Return three orders that rest on a model: the first that continued the best trial, the middle one and the last."""
-    by_model = [order.number for order in ledger.orders if any(name in order.why for name in _MODEL_NUMBERS)]
+    by_model = [
+        order.number
+        for order in ledger.orders
+        if any(name in order.why for name in _MODEL_NUMBERS) and _EARLIER_LOOK not in order.why
+    ]
     if not by_model:
         return []
     best = ledger.best

@@ -76,13 +76,14 @@ def _draw(history: StudyHistory, segment: Segment, past: PastPrediction) -> Figu
     ends_only = all(len(one.curve.steps) == 1 and not one.seen for one in curves)
     side_by_side = ends_only and len(curves) > 1
     if side_by_side:
-        curves = [replace(one, later=one.later[-1:]) for one in curves]
+        curves = [replace(one, later=[p for p in one.later if p[0] <= one.curve.steps[-1]][-1:]) for one in curves]
     y_range = _value_range(history, curves, past)
-    sheet = _draw_ends(curves, y_range, past) if side_by_side else _draw_panels(history, curves, y_range, past)
+    what = _name_value(history, curves)
+    sheet = _draw_ends(curves, y_range, past, what) if side_by_side else _draw_panels(history, curves, y_range, past)
     return Figure(
         "expected",
         "A decision: predicted and actual values",
-        _describe(segment, past, curves, side_by_side=side_by_side),
+        _describe(segment, past, curves, what if side_by_side else ""),
         str(sheet),
         ("trial", "", "step", *(f"{level:.0%}" for level in LEVELS), "actual"),
         [row for one in curves for row in _list_rows(one)],
@@ -189,7 +190,7 @@ def _draw_line(
         sheet.line(thin(drawn, _MAX_POINTS), style, tip)
 
 
-def _draw_ends(curves: Sequence[PanelCurve], y_range: tuple[float, float], past: PastPrediction) -> Sheet:
+def _draw_ends(curves: Sequence[PanelCurve], y_range: tuple[float, float], past: PastPrediction, what: str) -> Sheet:
     """Draw one interval for each configuration; a dot marks what the chosen one reached."""
     sheet = Sheet(height=300, label="predictions for each configuration")
     x = PlotAxis(-0.5, len(curves) - 0.5, LEFT, sheet.width - RIGHT)
@@ -198,7 +199,7 @@ def _draw_ends(curves: Sequence[PanelCurve], y_range: tuple[float, float], past:
         sheet.segment((x.start, y(tick)), (x.end, y(tick)), "grid")
         sheet.text(x.start - 6, y(tick) + 4, show_number(tick), anchor="end")
     sheet.segment((x.start, y.start), (x.end, y.start), "axis")
-    sheet.text(4, 14, "value of a full training", "name")
+    sheet.text(4, 14, what, "name")
     _draw_best(sheet, past, x, y)
     for place, one in enumerate(curves):
         _draw_interval(sheet, x(place), one.curve.quantiles[:, 0], y, one.tip)
@@ -212,13 +213,20 @@ def _draw_ends(curves: Sequence[PanelCurve], y_range: tuple[float, float], past:
 # words and numbers ---------------------------------------------------------------------------------------------------
 
 
-def _describe(segment: Segment, past: PastPrediction, curves: Sequence[PanelCurve], *, side_by_side: bool) -> str:
+def _name_value(history: StudyHistory, curves: Sequence[PanelCurve]) -> str:
+    """Return what is predicted where each configuration has one prediction."""
+    step = max(int(one.curve.steps[-1]) for one in curves)
+    return "value of a full training" if step >= history.ledger.max_steps else f"value after step {step}"
+
+
+def _describe(segment: Segment, past: PastPrediction, curves: Sequence[PanelCurve], single: str) -> str:
+    """Return the caption; `single` says what is predicted if each configuration has one prediction."""
     order = segment.order
     head = f"Order {order.number} trained trial {order.trial} to step {order.until}."
-    if side_by_side:
+    if single:
         actual = " The orange dot is the value that the chosen one reached." if curves[0].later else ""
         return (
-            f"{head} Shown are the predicted values of a full training of the chosen configuration, the runner-up and others: "
+            f"{head} Shown is the predicted {single} for the chosen configuration, the runner-up and others: "
             f"the bar is the 50% interval, the line the 90% interval, the dashed line the best value so far.{actual}"
         )
     lengths = {len(one.curve.steps) > 1 for one in curves}
