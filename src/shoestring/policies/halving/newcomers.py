@@ -60,6 +60,7 @@ _DRAWN_EVERY = 5  # of the later ones, one in so many is drawn
 _THINKING_SHARE = 0.03  # of a budget of time or money, at most, for decisions
 _FREE_THINKING_S = 10.0  # with a budget in epochs, decisions may take this much longer than training
 _FIRST_STEP_SHARE = 0.15  # of the price of a first step, at most, for choosing its configuration
+_TRIALS_FOR_PRICE = 32  # the first trials, by which the price of a first step is known
 _LOOK_S = 0.01  # assumed time of a look, until two were made: the first one includes imports
 _MAX_CHOSEN = 16  # newcomers of one look; if steps are so quick that it would have to be more, all are drawn
 _MOST_PARAMETERS = 500  # a look took 20 ms with 300 of them, and memory grows with their number
@@ -135,7 +136,7 @@ def find_newcomer(ledger: Ledger, source: Source) -> Newcomer | None:
     if source == "drawn" or ledger.queue or is_drawn or not is_space_narrow(ledger):
         return Newcomer(drawn)
     looks = ledger.view(LOOKS)
-    if planned := _find_planned(looks, ledger.view(CONFIGS)):
+    if looks.count and (planned := _find_planned(looks, ledger.view(CONFIGS))):
         return planned
     if count := _count_due(ledger, looks):
         from shoestring.policies.halving.guide import choose_newcomers  # a race without a guide never needs the model
@@ -177,7 +178,7 @@ def _count_due(ledger: Ledger, looks: Looks) -> int:
     thinking_s = state.by_kind["thinking"] + look_s
     if thinking_s * state.budget.per_second(state.workers) > _THINKING_SHARE * state.budget.total:
         return 0
-    first_steps = [trial.step_costs[0] for trial in state.trials if trial.step_costs]
+    first_steps = [trial.step_costs[0] for trial in state.trials[:_TRIALS_FOR_PRICE] if trial.step_costs]
     payable_s = _FIRST_STEP_SHARE * math.fsum(first_steps) / max(1, len(first_steps))
     if look_s > _MAX_CHOSEN * payable_s:
         return 0
