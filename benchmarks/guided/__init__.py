@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.race import running, statistics
+from benchmarks.race.trained import CURVE_S
 
 GOALS = {5.0: 0.70, 10.0: 0.75}  # of the ratio, with budgets in curves
 HIGHEST = {1.0: 1.05, 2.0: 1.05, 20.0: 1.05}  # of the upper end of its interval
@@ -32,6 +34,9 @@ def main(arguments: Sequence[str]) -> int:
     results: dict[str, Any] = {"name": "guided", "method": chosen.method, "base": chosen.base}
     for suite, unit in sorted({(run["suite"], run["unit"]) for run in runs}):
         own = [run for run in runs if (run["suite"], run["unit"]) == (suite, unit)]
+        if suite == "trained":
+            results["real clock"] = compare_clock(own, chosen.method, chosen.base)
+            continue
         grid = statistics.Grid.from_runs(own)
         rows, sources = compare(grid, chosen.method, chosen.base), compare_sources(grid, chosen.method, chosen.base)
         print(
@@ -80,6 +85,43 @@ def compare_sources(grid: statistics.Grid, method: str, base: str) -> dict[str, 
         errors = np.nanstd(rows, axis=0, ddof=1) / np.sqrt(count)
         found[source] = list(zip(np.nanmean(rows, axis=0).tolist(), errors.tolist(), strict=True))
     return found
+
+
+def compare_clock(runs: Sequence[dict[str, Any]], method: str, base: str) -> list[dict[str, Any]]:
+    """Print and return for each budget the mean log ratio of the lowest losses on a real clock, and the share of thinking.
+
+    A run without a loss counts with the starting loss. Tasks have equal weight; the interval draws tasks, then seeds.
+    """
+    found = {(run["table"] + " " + run["source"], run["seed"], run["budget"], run["method"]): run for run in runs}
+    rows = []
+    for budget in sorted({key[2] for key in found}):
+        pairs = [key for key in found if key[2] == budget and key[3] == method and (*key[:3], base) in found]
+        cells = [("real clock", task, seed) for task, seed, _, _ in pairs]
+        ratios = np.array([_log_loss(found[key]) - _log_loss(found[*key[:3], base]) for key in pairs])
+        own = [found[key] for key in pairs]
+        weight, draws = statistics.weights(cells), _draw_tasks(cells)
+        mean, low, high = statistics.mean_with_interval(ratios, weight, draws)
+        thinking = sum(run["thinking_s"] for run in own) / sum(run["spent"] for run in own)
+        tasks = {
+            task: float(np.mean(ratios[[cell[1] == task for cell in cells]])) for task in sorted({c[1] for c in cells})
+        }
+        row = {"seconds": budget * CURVE_S, "log_ratio": mean, "low": low, "high": high, "pairs": len(pairs)}
+        rows.append({**row, "thinking": thinking, "tasks": tasks})
+        print(
+            f"\nreal clock, {budget * CURVE_S:g} s: mean log ratio of losses {mean:+.3f} [{low:+.3f}, {high:+.3f}], "
+            f"{len(pairs)} pairs, thinking {thinking:.1%}"
+        )
+        print("\n".join(f"  {task:<24}{ratio:+8.3f}" for task, ratio in tasks.items()))
+    return rows
+
+
+def _log_loss(run: dict[str, Any]) -> float:
+    return math.log(run["start"] if run["best"] is None else run["best"])
+
+
+def _draw_tasks(cells: Sequence[statistics.Cell]) -> Any:
+    """Return the weights of resamples that draw tasks, then seeds; each task counts as a source."""
+    return statistics.resample_weights([(task, task, seed) for _, task, seed in cells], RESAMPLES)
 
 
 def judge(rows: Sequence[dict[str, Any]]) -> dict[str, bool]:
