@@ -75,16 +75,18 @@ def compare(grid: statistics.Grid, method: str, base: str) -> list[dict[str, Any
 
 
 def compare_sources(grid: statistics.Grid, method: str, base: str) -> dict[str, list[tuple[float, float]]]:
-    """Return for each source and budget the mean difference of regrets and its standard error over runs."""
+    """Return for each source and budget the mean difference of regrets and its standard error over runs, 0 for one run."""
     own, other = grid.methods.index(method), grid.methods.index(base)
     difference = grid.regret[:, own] - grid.regret[:, other]  # (cells, budgets)
     found = {}
     for source in sorted({cell[0] for cell in grid.cells}):
-        rows = difference[[cell[0] == source for cell in grid.cells]]
-        count = np.maximum(2, np.isfinite(rows).sum(axis=0))
-        errors = np.nanstd(rows, axis=0, ddof=1) / np.sqrt(count)
-        found[source] = list(zip(np.nanmean(rows, axis=0).tolist(), errors.tolist(), strict=True))
+        columns = [column[np.isfinite(column)] for column in difference[[c[0] == source for c in grid.cells]].T]
+        found[source] = [(float(np.mean(known)), _standard_error(known)) for known in columns if len(known)]
     return found
+
+
+def _standard_error(values: Any) -> float:
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def compare_clock(runs: Sequence[dict[str, Any]], method: str, base: str) -> list[dict[str, Any]]:
