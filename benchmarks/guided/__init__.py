@@ -59,18 +59,18 @@ def main(arguments: Sequence[str]) -> int:
 def compare(grid: statistics.Grid, method: str, base: str) -> list[dict[str, Any]]:
     """Return for each budget the mean regrets of both on the runs that both have, and their ratio with its interval."""
     own, other = grid.methods.index(method), grid.methods.index(base)
-    weight, draws = statistics.weights(grid.cells), statistics.resample_weights(grid.cells, RESAMPLES)
     rows = []
     for at, budget in enumerate(grid.budgets):
-        pair = grid.regret[:, [own, other], at]
-        pair = np.where(np.isfinite(pair).all(axis=1, keepdims=True), pair, np.nan)  # (cells, 2)
-        if not np.isfinite(pair).any():
+        pairs = grid.regret[:, [own, other], at]  # (cells, 2)
+        is_whole = np.isfinite(pairs).all(axis=1)
+        cells = [cell for cell, whole in zip(grid.cells, is_whole, strict=True) if whole]
+        if not cells:
             continue
-        mean, resampled = statistics.mean(weight, pair), statistics.mean(draws, pair)
+        mean = statistics.weights(cells) @ pairs[is_whole]
+        resampled = statistics.resample_weights(cells, RESAMPLES) @ pairs[is_whole]
         low, high = np.percentile(resampled[:, 0] / resampled[:, 1], statistics.LEVELS)
         numbers = {"mean": mean[0], "base": mean[1], "ratio": mean[0] / mean[1], "low": low, "high": high}
-        pairs = int(np.isfinite(pair[:, 0]).sum())
-        rows.append({"budget": budget, **{name: float(value) for name, value in numbers.items()}, "pairs": pairs})
+        rows.append({"budget": budget, **{name: float(value) for name, value in numbers.items()}, "pairs": len(cells)})
     return rows
 
 
