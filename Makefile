@@ -33,7 +33,7 @@ race: $(VENV)/test ## compare our policies and Optuna on the shipped tables; see
 # tools/heavy.py installs with the pip of the Python that runs it, because a new pip takes half the time.
 test-heavy: $(VENV)/test .venvs/torch/ready .venvs/docs/ready ## all examples and kills, PyTorch, frameworks, the docs site in Chromium; run it before a release
 	$(BIN)/python -m pytest --thorough -m repeated -n auto --dist worksteal
-	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks tests/unit/training -n auto --dist worksteal
+	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
 	.venvs/docs/bin/python tools/heavy.py --all-must-run
 

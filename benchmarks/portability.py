@@ -37,7 +37,7 @@ from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Floats
 from shoestring.core.values.strict_json import dumps
-from shoestring.policies.freeze_thaw import learned  # noqa: F401  imported late otherwise, after its functions were replaced
+from shoestring.policies.halving import guide  # noqa: F401  imported late otherwise, after its functions were replaced
 from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.testing.policies import make_definition, simulate
 
@@ -53,7 +53,6 @@ KERNELS = {
 SPACE = Space({"lr": Float(1e-4, 1.0, log=True), "layers": Int(1, 4), "optimizer": Choice(["sgd", "adam"])})
 STUDIES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "bhpt": ("bhpt", {"arms": 30}),
-    "bhpt, learned": ("bhpt", {"surrogate": "learned", "arms": 30}),
     "bhpt, related": ("bhpt", {"arms": 30, "lengthscale": 0.3}),
     "bo_bos": ("bo_bos", {"n0": 2, "paths": 5000}),
     "boca": ("boca", {}),
@@ -64,10 +63,10 @@ STUDIES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "fabolas_epochs": ("fabolas_epochs", {"arms": 30}),
     "freeze_thaw_bo": ("freeze_thaw_bo", {"arms": 30}),
     "gp_ucb": ("gp_ucb", {}),
+    "guided_halving": ("guided_halving", {}),
     "lc_prediction": ("lc_prediction", {"n0": 2, "forecast": "process"}),
     "rollout": ("rollout", {"arms": 30}),
     "sequential_halving": ("sequential_halving", {}),
-    "thrift": ("thrift", {"opening": 0.25}),
 }
 # Methods of full trainings get a larger budget, so that their model has data.
 LONG = {"cost_aware_ei", "gp_ucb", "boil"}

@@ -27,8 +27,9 @@ from shoestring import policies
 ROOT = Path(shoestring.__file__).parent
 SHARED_FOLDERS = {"gp"}  # folders of `models` that belong to every method
 BUILDS_ON = {
-    "thrift": {"halving"},  # decides by sequential halving outside the scope of its network
-    "freeze_thaw": {"thrift"},  # `bhpt` with the learned surrogate
+    "halving": {
+        "cost_aware"
+    },  # the guide predicts prices; `guided_halving` decides as `cost_aware_ei` on trials of one step
 }
 
 

@@ -188,7 +188,7 @@ class Hyperband80(Hyperband):
             table = make_brackets(round(1.6 * ledger.max_steps), self.min_steps, self.reduction_factor)
             return [Rung(arms, min(until, ledger.max_steps)) for arms, until in table[number % len(table)]]
 
-        return decide_in_brackets(ledger, plan, self.reduction_factor)
+        return decide_in_brackets(ledger, plan, self.reduction_factor, self.newcomers)
 
 
 class Oracle(GPUCB):

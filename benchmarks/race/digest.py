@@ -16,7 +16,7 @@ from benchmarks.race.pictures import number
 from shoestring import policies
 from shoestring.reports.figures.static import wrap_svg
 
-OWN = ("thrift", "asha")  # in addition to the reference and the baselines
+OWN = (policies.DEFAULT, "asha")  # in addition to the reference and the baselines
 INCOMPLETE_MARK = "†"
 BEGIN, END = "<!-- race report: begin -->\n", "<!-- race report: end -->\n"
 NAMES = {
@@ -66,15 +66,11 @@ def full_report(facts: Mapping[str, Any], costs: Sequence[Mapping[str, Any]]) ->
     ran = [name for part in facts["parts"] if part["suite"] in (first["suite"], "trained") for name in best_first(part)]
     # Some methods have runs on the real clock only.
     all_names = [name for name in dict.fromkeys(ran) if name != methods.ORACLE]
-    names = [name for name in all_names if name in select_methods(first, facts["reference"])]
-    sources = ", ".join(first["unseen"]["sources"])
     texts = [
         f"{facts['runs']} runs from {facts['from'][:10]} to {facts['to'][:10]}. "
         f"{_describe_size(first)} Bold: best of the column.\n",
         _means(facts, all_names),
     ]
-    if sources:
-        texts += [f"The same for sources that `thrift` was never trained on ({sources}):\n", _unseen(first, names)]
     texts += [_in_seconds(part) for part in facts["parts"][1:] if part["suite"] == first["suite"]]
     texts += [_describe_losses(facts, facts["reference"])]
     texts += [_plain(facts, part) for part in facts["parts"][1:] if part["suite"] == "plain"]
@@ -106,11 +102,6 @@ def _fewer_seeds(part: Mapping[str, Any]) -> dict[str, str]:
 def complete_run_counts(part: Mapping[str, Any]) -> dict[str, int]:
     """Return, per method, its number of runs at one budget if no run is missing."""
     return {row["method"]: row["seeds"] * len(part["tables"]) for row in part["effort"]}
-
-
-def _unseen(part: Mapping[str, Any], names: Sequence[str]) -> str:
-    means = part["unseen"]["means"]
-    return _table("", names, [(f"{b:g}", _column(means, b, names)) for b in part["ranks"]["budgets"]])
 
 
 def _table(

@@ -7,8 +7,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from training.sources import TRAINABLE
-
 from benchmarks.race import digest, methods, pictures
 from benchmarks.race.digest import best_first
 from benchmarks.race.pictures import number
@@ -92,8 +90,7 @@ def _part(part: Mapping[str, Any]) -> str:
                 ),
                 f"Mean regret against budget. Shown: the reference, the baselines, and the best methods up to {top_budget:g}.",
             ),
-            _means(f"Mean regret with its interval; {digest.INCOMPLETE_MARK}: only some of the runs", part["means"], part, kinds),
-            _unseen(part, kinds),
+            _means(part, kinds),
             _figure(
                 pictures.difference_dots(dots, kinds),
                 f"{reference} minus the other method at a budget of {middle:g}, same problems and seeds (square-root scale).",
@@ -130,11 +127,11 @@ def _select_methods(part: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[s
     return {name: kinds[name] for name in ranked if name in chosen}
 
 
-def _means(caption: str, means: Sequence[Mapping[str, Any]], part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
-    cells = {(row["method"], row["budget"]): row for row in means}
-    real = [row for row in means if row["method"] != methods.ORACLE]
+def _means(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
+    cells = {(row["method"], row["budget"]): row for row in part["means"]}
+    real = [row for row in part["means"] if row["method"] != methods.ORACLE]
     best = {b: min((row["mean"] for row in real if row["budget"] == b), default=0.0) for b in part["budgets"]}
-    whole = digest.complete_run_counts(part) if means is part["means"] else {}
+    whole = digest.complete_run_counts(part)
 
     def cell(row: Mapping[str, Any] | None) -> tuple[str, str]:
         if row is None:
@@ -144,15 +141,8 @@ def _means(caption: str, means: Sequence[Mapping[str, Any]], part: Mapping[str, 
         return text, "best" if row["mean"] <= best[row["budget"]] and row["method"] != methods.ORACLE else ""
 
     rows = [(name, [cell(cells.get((name, b))) for b in part["budgets"]]) for name in best_first(part)]
+    caption = f"Mean regret with its interval; {digest.INCOMPLETE_MARK}: only some of the runs"
     return _table(caption, ["method", *(f"{b:g}" for b in part["budgets"])], rows, kinds)
-
-
-def _unseen(part: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
-    sources = part["unseen"]["sources"]
-    if "thrift" not in kinds or not sources or sources == part["sources"]:
-        return ""
-    caption = f"Only the sources that thrift was never trained on: {', '.join(sources)}"
-    return _means(caption, part["unseen"]["means"], part, kinds)
 
 
 def _differences(part: Mapping[str, Any], kinds: Mapping[str, str], reference: str) -> str:
@@ -256,7 +246,7 @@ def _costs(costs: Sequence[Mapping[str, Any]]) -> str:
 
 def _limitations(facts: Mapping[str, Any]) -> str:
     tables = sorted({name for part in facts["parts"] if part["suite"] != "trained" for name in part["tables"]})
-    marked = "".join(f"<li>{escape(name)}{_marks(name)}</li>" for name in tables)
+    marked = "".join(f"<li>{escape(name)}{' ●' if name in SEEN_TABLES else ''}</li>" for name in tables)
     fresh = [name for name in tables if name not in SEEN_TABLES]
     not_marked = escape(", ".join(fresh)) or "none, so all results may be optimistic"
     behind = sum(row["certain"] for part in facts["parts"] for row in part["losses"])
@@ -268,9 +258,8 @@ def _limitations(facts: Mapping[str, Any]) -> str:
         f"<p>Number of seeds. {_describe_seeds(facts)} A method with fewer seeds has wider intervals, and only methods with "
         "all budgets are ranked.</p>"
         "<p>Tables marked ● were known while this project was developed: some of our constants (the number of configurations of "
-        "sequential_halving, weights and priors) were chosen with some of these tables, so their results may be optimistic. "
-        f"Not marked: {not_marked}. The weights of thrift were trained on the sources of tables marked ▲. For small budgets "
-        "thrift uses sequential_halving, and the two differ by random numbers only; its documentation states the limit.</p>"
+        "sequential_halving, and priors) were chosen with some of these tables, so their results may be optimistic. "
+        f"Not marked: {not_marked}.</p>"
         "<p>A regret of 0 is, on tables, the lowest loss of a drawn configuration within the budget; for functions, the true "
         "minimum; on the real clock, the lowest loss that any run has reached so far.</p>"
         f"<p>Where we lose: in {behind} of the comparisons above the reference is worse and the interval excludes 0. Each part "
@@ -282,10 +271,6 @@ def _limitations(facts: Mapping[str, Any]) -> str:
         "charged; its computing time is charged on the real clock.</p>"
         f"<details><summary>{len(tables)} tables</summary><ul>{marked}</ul></details>"
     )
-
-
-def _marks(name: str) -> str:
-    return (" ●" if name in SEEN_TABLES else "") + (" ▲" if name.partition("/")[0] in TRAINABLE else "")
 
 
 def _describe_seeds(facts: Mapping[str, Any]) -> str:

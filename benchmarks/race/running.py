@@ -148,7 +148,7 @@ def seed_of(run: Run) -> int:
 
 def execute(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Execute a run and return its record."""
-    problem = draw_problem(run.spec, run.seed)
+    problem = _draw_problem(run.spec, run.seed)
     record = {**run.key, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         if run.spec.suite == "trained":
@@ -161,10 +161,10 @@ def execute(run: Run, patience_s: float = PATIENCE_S) -> dict[str, Any]:
         return {**record, "absent": str(error)}
     if outcome.startup_error:
         return {**record, "absent": outcome.startup_error}
-    return record | result_fields(problem, outcome, run.budget, run.unit, version, began)
+    return record | _result_fields(problem, outcome, run.budget, run.unit, version, began)
 
 
-def result_fields(
+def _result_fields(
     problem: Problem, outcome: Outcome, budget: float, unit: Unit, version: str, began: float
 ) -> dict[str, Any]:
     """Return the results of a run; `began` is its start on the clock of `time.perf_counter`."""
@@ -195,7 +195,7 @@ def _warm_up(method: str, pid: int | None) -> None:
 
 
 @lru_cache(maxsize=4)
-def draw_problem(spec: ProblemSpec, seed: int) -> Problem:
+def _draw_problem(spec: ProblemSpec, seed: int) -> Problem:
     return spec.draw(seed)
 
 
@@ -239,7 +239,7 @@ def key_of(run: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(run.get(name) for name in KEY)
 
 
-def remove_torn_line(path: Path) -> None:
+def _remove_torn_line(path: Path) -> None:
     """Remove an incomplete last line, so that the next record starts on a new line."""
     if not path.exists():
         return
@@ -259,7 +259,7 @@ def race(
 ) -> Iterator[dict[str, Any]]:
     """Execute runs, append each record to the file, and yield it. Absent methods are yielded, not written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_torn_line(path)
+    _remove_torn_line(path)
     shared = [run for run in runs if run.spec.suite != "trained"]
     alone = [run for run in runs if run.spec.suite == "trained"]
     # On a real clock, runs do not share cores and methods run in random order. An interrupted race has complete seeds.
@@ -276,7 +276,7 @@ def _run_in_jobs(runs: Sequence[Run], jobs: int, patience_s: float) -> Iterator[
     if jobs <= 1 or len(runs) < 2:
         yield from (execute(run, patience_s) for run in runs)
         return
-    yield from _run_in_pool(runs, patience_s, ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=use_one_thread))
+    yield from _run_in_pool(runs, patience_s, ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=_use_one_thread))
 
 
 def _run_in_lanes(runs: Sequence[Run], lanes: int, patience_s: float) -> Iterator[dict[str, Any]]:
@@ -308,10 +308,10 @@ def _run_in_pool(runs: Sequence[Run], patience_s: float, pool: ProcessPoolExecut
 
 def _pin_to_lane(free: Any) -> None:
     os.sched_setaffinity(0, free.get())
-    use_one_thread()
+    _use_one_thread()
 
 
-def use_one_thread() -> None:
+def _use_one_thread() -> None:
     from benchmarks.race.peers.policy import ONE_THREAD
 
     os.environ.update(ONE_THREAD)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from training.sources import JUDGED_ONLY
 
 from benchmarks.race import methods
 from benchmarks.race.problems import SUITES
@@ -27,7 +26,7 @@ Run = Mapping[str, Any]
 Cell = tuple[str, str, int]  # source, table, seed
 LEVELS = (2.5, 97.5)
 REFERENCES = {"plain": "cost_aware_ei"}  # the method that we recommend for the suite
-REFERENCE = "sequential_halving"  # for the other suites: our rule without a model, with which our default begins
+REFERENCE = "sequential_halving"  # for the other suites: the rule of our default, without its model
 PART = ("suite", "unit", "steps", "pool")  # runs that differ in one of these are not compared
 
 
@@ -113,19 +112,6 @@ def table_of_means(grid: Grid, base: Any, draws: Any) -> list[dict[str, Any]]:
                 | {"median": float(np.median(known)), "cells": len(known)}
             )
     return rows
-
-
-def unseen(grid: Grid, resamples: int) -> dict[str, Any]:
-    """Return means over only those sources on which the weights of `thrift` may not be trained."""
-    own = [i for i, cell in enumerate(grid.cells) if cell[0] in JUDGED_ONLY]
-    if not own:
-        return {"sources": [], "means": []}
-    part = Grid([grid.cells[i] for i in own], grid.methods, grid.budgets, grid.regret[own])
-    sources = sorted({cell[0] for cell in part.cells})
-    return {
-        "sources": sources,
-        "means": table_of_means(part, weights(part.cells), resample_weights(part.cells, resamples)),
-    }
 
 
 def differences(grid: Grid, reference: str, base: Any, draws: Any) -> list[dict[str, Any]]:
@@ -299,7 +285,6 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
                 "sources": sorted({cell[0] for cell in grid.cells}),
                 "tables": sorted({f"{cell[0]}/{cell[1]}" for cell in grid.cells}),
                 "means": table_of_means(grid, base, draws),
-                "unseen": unseen(grid, resamples),
                 "differences": compared,
                 "by_source": by_source(grid),
                 "ranks": ranks(grid, chosen),

@@ -25,7 +25,7 @@ from benchmarks.scale.pictures import draw
 from benchmarks.scale.utilisation import POLICIES, QUICK_POLICIES, Run, measure
 
 MAX_LOOP_MS = 0.3
-MIN_BUSY_SHARE = {"asha": 0.95, "sequential_halving": 0.9, "thrift": 0.9, "hyperband": 0.5}
+MIN_BUSY_SHARE = {"asha": 0.95, "sequential_halving": 0.9, "guided_halving": 0.9, "hyperband": 0.5}
 MAX_GROWTH = 1.5  # of time and memory for an entry: the last fifth of a long study against its second fifth
 MAX_FIRST_DECISION_S = 2.0  # of cost_aware_ei on a study with 1000 trials of another policy
 

@@ -13,8 +13,6 @@ from shoestring.runners.simulated.simulated_runner import StepOutcome
 SPACE = Space({"end": Float(0, 1), "rate": Float(0, 1), "pace": Float(0, 1)})
 MAX_STEPS = 81
 EPOCHS_A_WORKER = 40
-# Use the network throughout: with the default settings `thrift` decides studies of this size by halving.
-SETTINGS = {"thrift": {"most_curves": 1e9}}
 
 
 class FallingCurves:
@@ -27,12 +25,11 @@ class FallingCurves:
 
 
 def begin(policy: str, epochs: int, workers: int) -> Ledger:
-    made = policies.make(policy, SETTINGS.get(policy))
     definition = StudyDefinition(
         space=SPACE,
         budget=Budget(f"{epochs} epochs"),
         policy=policy,
-        settings=policies.settings_of(made),
+        settings=policies.settings_of(policies.make(policy)),
         seed=1,
         max_steps=MAX_STEPS,
         workers=workers,

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.lines import draw_lines, write_panels
 from benchmarks.scale.utilisation import QUICK_POLICIES, WITH_MODELS
 
-OF_CURVES = ["thrift", "bhpt", "freeze_thaw_bo", "lc_prediction"]
+OF_CURVES = ["bhpt", "freeze_thaw_bo", "lc_prediction"]
 
 
 def draw(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.scale.load import EPOCHS_A_WORKER, SETTINGS, FallingCurves, begin
+from benchmarks.scale.load import EPOCHS_A_WORKER, FallingCurves, begin
 from shoestring import policies
 from shoestring.core.deciding.decision import Decision
 from shoestring.core.deciding.policy import Policy
@@ -26,7 +26,17 @@ QUICK_POLICIES = [
     "random_search",
     "grid",
 ]
-WITH_MODELS = ["thrift", "bhpt", "freeze_thaw_bo", "cost_aware_ei", "boil", "bo_bos", "boca", "gp_ucb", "lc_prediction"]
+WITH_MODELS = [
+    "guided_halving",
+    "bhpt",
+    "freeze_thaw_bo",
+    "cost_aware_ei",
+    "boil",
+    "bo_bos",
+    "boca",
+    "gp_ucb",
+    "lc_prediction",
+]
 POLICIES = QUICK_POLICIES + WITH_MODELS
 MIN_EPOCHS = 4000  # at least ten full trainings for any number of workers
 
@@ -63,7 +73,7 @@ class TimedPolicy:
 
 
 def measure(name: str, workers: int, limit_s: float) -> Run:
-    policy = TimedPolicy(policies.make(name, SETTINGS.get(name)))
+    policy = TimedPolicy(policies.make(name))
     began = time.process_time()
     ledger = begin(name, max(MIN_EPOCHS, EPOCHS_A_WORKER * workers), workers)
     ending = run_in_memory(

@@ -10,16 +10,26 @@ import pytest
 HEAVY = ("scipy", "sqlalchemy", "torch", "ray", "optuna", "plotly", "pandas", "sklearn", "click", "rich", "psycopg")
 IMPORT = "import shoestring"
 USE_NAMES = "import shoestring; [getattr(shoestring, name) for name in shoestring.__all__]"
-IN_MEMORY = "from shoestring import Float, tune; tune(lambda c: c['x'], {'x': Float(0, 1)}, '9 epochs')"
+IN_MEMORY = "from shoestring import Float, tune; tune(lambda c: c['x'], {'x': Float(0, 1)}, '9 epochs'"
+NO_MODEL = IN_MEMORY + ", policy='sequential_halving')"
+DEFAULT = IN_MEMORY + ")"
 
 
-@pytest.mark.parametrize("code", [IMPORT, USE_NAMES, IN_MEMORY], ids=["import", "all names", "a study in memory"])
-def test_nothing_heavy_is_loaded(code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        pytest.param(IMPORT, set(), id="import"),
+        pytest.param(USE_NAMES, set(), id="all names"),
+        pytest.param(NO_MODEL, set(), id="a study in memory"),
+        pytest.param(DEFAULT, {"scipy"}, id="the default policy, which has a model"),
+    ],
+)
+def test_nothing_heavy_is_loaded_that_is_not_needed(code: str, heavy: set[str]) -> None:
     program = f"import sys; {code}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     loaded = set(done.stdout.split())
     assert "shoestring" in loaded
-    assert not loaded & set(HEAVY)
+    assert loaded & set(HEAVY) == heavy
 
 
 def test_the_import_alone_does_not_load_the_core() -> None:

@@ -218,7 +218,7 @@ def test_a_run_has_the_numbers_of_the_same_study_outside_the_race(name: str, uni
         problem.budget(2, unit),
         max_steps=problem.max_steps,
         policy=name,
-        seed=problems.stable_hash(run.spec.name, name, "2", unit, 1),
+        seed=running.seed_of(run),
     )
     study.run(problem.runner())
     assert study.best is not None
@@ -228,11 +228,13 @@ def test_a_run_has_the_numbers_of_the_same_study_outside_the_race(name: str, uni
     assert line["regret"] == problem.regret(study.best.value, 2, unit)
 
 
-def test_methods_share_a_seed_only_on_a_real_clock() -> None:
+def test_our_policies_share_a_seed_and_on_a_real_clock_all_methods_do() -> None:
+    def count_seeds(one: problems.ProblemSpec, *names: str) -> int:
+        return len({running.seed_of(running.Run(one, name, 2, "seconds", 1)) for name in names})
+
     timed = next(one for one in problems.find_problems("trained", [], per_source=None))
-    for one, count in ((timed, 1), (spec(), 2)):
-        seeds = {running.seed_of(running.Run(one, name, 2, "seconds", 1)) for name in ("asha", "random_search")}
-        assert len(seeds) == count
+    assert count_seeds(timed, "asha", "random_search", "optuna_tpe_halving", "dehb_default") == 1
+    assert count_seeds(spec(), "asha", "random_search", "optuna_tpe_halving", "dehb_default") == 3
 
 
 def test_the_oracle_has_a_regret_of_0_and_no_method_has_less() -> None:

@@ -60,9 +60,9 @@ def test_a_missed_target_makes_the_result_not_ok() -> None:
     assert not _judge(good, steep, {"first_decision_s": 1.0})["ok"]
     assert not _judge(good, flat, {"first_decision_s": 3.0})["ok"]
     assert not _judge([*good, make_run("grid", 0.5, loop_ms=0.4)], flat, {"first_decision_s": 1.0})["ok"]
-    stopped = _judge([*good, make_run("thrift", 0.2)._replace(is_whole=False)], flat, {"first_decision_s": 1.0})
-    assert stopped["measured"]["busy_until_stopped"] == {"thrift": 0.2}
-    alone = _judge([make_run("thrift", 0.2)._replace(is_whole=False)], flat, {"first_decision_s": 1.0})
+    stopped = _judge([*good, make_run("guided_halving", 0.2)._replace(is_whole=False)], flat, {"first_decision_s": 1.0})
+    assert stopped["measured"]["busy_until_stopped"] == {"guided_halving": 0.2}
+    alone = _judge([make_run("guided_halving", 0.2)._replace(is_whole=False)], flat, {"first_decision_s": 1.0})
     assert alone["measured"]["loop_ms_an_entry"] is None, "no study was complete"
     for name, least in MIN_BUSY_SHARE.items():
         others = [run for run in good if run.policy != name]

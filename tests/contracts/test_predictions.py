@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -29,10 +29,17 @@ from shoestring.testing.predictions import (
     iterate_decisions,
 )
 
+GUIDED = {"asha", "hyperband", "sequential_halving", "successive_halving"}  # they predict only with newcomers="guided"
 PREDICTING = {
-    *("thrift", "bhpt", "rollout", "freeze_thaw_bo", "fabolas_epochs"),
+    *("guided_halving", "bhpt", "rollout", "freeze_thaw_bo", "fabolas_epochs"),
     *("cost_aware_ei", "bo_bos", "lc_prediction", "gp_ucb", "boca"),
+    *GUIDED,
 }
+
+
+def make_predicting_policy(name: str) -> Any:
+    policy: Any = make_small_policy(name)
+    return replace(policy, newcomers="guided") if name in GUIDED else policy
 
 
 def test_these_policies_predict() -> None:
@@ -42,12 +49,7 @@ def test_these_policies_predict() -> None:
 @pytest.mark.parametrize("check", PREDICTION_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", sorted(PREDICTING))
 def test_every_policy_that_predicts_keeps_the_contract(name: str, check: Check) -> None:
-    check(make_small_policy(name), light=True)
-
-
-@pytest.mark.parametrize("check", PREDICTION_CHECKS, ids=lambda check: check.__name__)
-def test_bhpt_with_the_learned_surrogate_keeps_the_contract(check: Check) -> None:
-    check(policies.make("bhpt", {"arms": 6, "surrogate": "learned"}), light=True)
+    check(make_predicting_policy(name), light=True)
 
 
 def predict_orders(
@@ -90,34 +92,12 @@ def test_bhpt_predicts_the_median_of_its_order(settings: dict[str, object]) -> N
     assert len(found) > 20
 
 
-def test_thrift_predicts_the_median_of_its_order() -> None:
-    found = predict_orders("thrift", settings={"opening": 0.1})
-    for ledger, order, prediction in found:
-        middle = at_step(prediction, steps_before(ledger, order) + int(number(order, "reach")))[2]
-        assert float(f"{middle:.3g}") == pytest.approx(number(order, "expected_end"), rel=1e-9)
-    assert len(found) > 10
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"), [("thrift", {"opening": 0.1}), ("bhpt", {"arms": 6, "surrogate": "learned"})]
-)
-def test_a_config_that_is_not_a_candidate_has_no_prediction(name: str, settings: dict[str, object]) -> None:
+def test_a_config_that_is_not_a_candidate_has_no_prediction() -> None:
     """Another version may have drawn other candidates: no prediction is better than one for another config."""
-    policy = policies.make(name, settings)
-    assert isinstance(policy, PredictingPolicy)
-    found = predict_orders(name, settings=settings, budget="60 epochs")
-    ledger, order, prediction = next(one for one in found if one[1].trial == len(one[0].trials))
+    policy = make_predicting_policy("guided_halving")
+    ledger, order, prediction = predict_orders("guided_halving", budget="60 epochs")[0]
     assert prediction.curves[0].config == order.config
     assert policy.predict(ledger, replace(order, config={**order.config, "lr": 0.123456})) is None
-
-
-def test_the_learned_surrogate_predicts_a_band_around_its_order() -> None:
-    predictions = predict_orders("bhpt", settings={"arms": 6, "surrogate": "learned"}, budget="30 epochs")
-    assert predictions
-    for ledger, order, prediction in predictions:
-        reach = int(min(9 - steps_before(ledger, order), ledger.left))
-        band = at_step(prediction, steps_before(ledger, order) + reach)
-        assert band[0] <= number(order, "mu") <= band[-1]
 
 
 def test_fabolas_predicts_the_median_of_its_order() -> None:

@@ -54,14 +54,16 @@ def test_a_study_is_shown_as_a_table(cells: dict[str, Any]) -> None:
     cell = find(cells, "study")
     (html,) = html_of(cell, "execute_result")
     assert "<table" in html
-    assert "thrift, seed 1" in html
+    assert "guided_halving, seed 1" in html
     assert "lr=" in html
     (plain,) = [out.data["text/plain"] for out in cell.outputs]
-    assert plain.startswith("<Study 'study': thrift, 120 epochs of 120 epochs spent")
+    assert plain.startswith("<Study 'study': guided_halving, 120 epochs of 120 epochs spent")
 
 
 def test_the_commands_of_the_notebook_run(cells: dict[str, Any]) -> None:
-    assert "thrift would train 51 configurations with 120 epochs" in printed_text(find(cells, "!shoestring plan"))
+    assert "guided_halving would train 60 configurations with 120 epochs" in printed_text(
+        find(cells, "!shoestring plan")
+    )
     assert "reason" in printed_text(find(cells, "!shoestring explain"))
 
 

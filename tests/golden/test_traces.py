@@ -29,7 +29,7 @@ from shoestring.core.deciding.reproducible import measure_tolerance
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
-from shoestring.policies.freeze_thaw import learned
+from shoestring.policies.halving import guide
 from shoestring.runners.simulated.simulated_runner import Source, StepOutcome
 from shoestring.testing.curves import ListedCurves
 from shoestring.testing.policies import make_definition, simulate
@@ -83,15 +83,12 @@ EARLY = {"initial_trials": 2}  # or these short studies would end within the ini
 SETTINGS |= {"gp_ucb": EARLY, "boca": EARLY, "bo_bos": EARLY | {"n0": 2, "paths": 5000}}
 SETTINGS |= {"lc_prediction": EARLY | {"n0": 2, "forecast": "process"}}
 SETTINGS |= {"boil": EARLY}
-SETTINGS |= {"thrift": {"opening": 0.25}}  # or halving would decide everything in such a small budget
 # The numbers in `why` are recorded only if nothing is fitted: those of a fit differ between machines.
-FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "lc_prediction", "thrift"}
-FITTED |= {"bhpt_learned"}
-VARIANTS = {"bhpt_learned": ("bhpt", {"surrogate": "learned"})}  # settings that decide by other numbers
+FITTED = {"bo_bos", "boca", "boil", "cost_aware_ei", "fabolas_epochs", "gp_ucb", "guided_halving", "lc_prediction"}
 STUDIES = (("45 epochs", 1), ("45 epochs", 3), ("70s", 2))
 # It counts draws in which a trial is best. Once the best trial is certain, none has information left: all gains are exactly 0.
 SHORTER = {"freeze_thaw_bo": (("18 epochs", 1), ("18 epochs", 3), ("40s", 2))}
-NAMES = sorted({*policies.REGISTRY, *VARIANTS})
+NAMES = sorted(policies.REGISTRY)
 
 
 class RecordedCurves:
@@ -103,7 +100,7 @@ class RecordedCurves:
 
 
 def make(name: str) -> Policy:
-    return policies.make(*VARIANTS.get(name, (name, SETTINGS.get(name))))
+    return policies.make(name, SETTINGS.get(name))
 
 
 def run_study(policy: Policy, space: Space, source: Source, budget: str, workers: int) -> Ledger:
@@ -176,7 +173,7 @@ def clear_choices(name: str) -> Iterator[None]:
                 )
         return plain(score_name, best_is, scores, chosen, say, **more)
 
-    assert vars(learned)["compare_scores"] is plain
+    assert vars(guide)["compare_scores"] is plain
     patched = [module for module in list(sys.modules.values()) if getattr(module, "compare_scores", None) is plain]
     with pytest.MonkeyPatch.context() as patch:
         for module in patched:
@@ -205,7 +202,6 @@ def test_a_near_tie_is_noticed() -> None:
 TIED = [
     "asha",
     "bhpt",
-    "bhpt_learned",
     "bo_bos",
     "boil",
     "ce_gp_ucb",
@@ -213,7 +209,7 @@ TIED = [
     "fabolas_epochs",
     "freeze_thaw_bo",
 ]
-TIED += ["gp_ucb", "hyperband", "rollout", "sequential_halving", "successive_halving", "thrift", "ucb1"]
+TIED += ["gp_ucb", "guided_halving", "hyperband", "rollout", "sequential_halving", "successive_halving", "ucb1"]
 EQUAL = {name: [0.9, 0.8, 0.7, 0.65, 0.6, 0.58, 0.56, 0.55, 0.54] for name in "abcdefgh"}
 UNRELATED = Space.from_configs([{"name": name} for name in EQUAL])
 

@@ -108,7 +108,7 @@ def test_a_run_can_be_shown_explained_replayed_and_exported(folder: Path) -> Non
     assert summary["reason"] == "budget"
     assert summary["best"]["value"] >= 1
     assert result(shoestring(folder, "status", "--json"))["best"] == summary["best"]
-    assert "thrift" in shoestring(folder, "status").stdout
+    assert "guided_halving" in shoestring(folder, "status").stdout
     assert result(shoestring(folder, "explain", "0", "--json"))["trial"] == 0
     assert "train trial 0" in shoestring(folder, "explain", "0").stdout
     again = result(shoestring(folder, "replay", "--policy", "random_search", "--json"))
@@ -151,7 +151,7 @@ def test_changed_code_is_a_warning(folder: Path) -> None:
         ([*RUN, "--budget", "0 epochs"], ["0 epochs"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "ahsa"], ["'ahsa'", "'asha'"]),
         ([*RUN, "--budget", "9 epochs", "--policy", "medain"], ["'medain'", "'median'", "bo_bos"]),
-        ([*RUN, "--budget", "9 epochs", "--set", "arms=3"], ["arms", "a setting of sequential_halving"]),
+        ([*RUN, "--budget", "9 epochs", "--set", "min_steps=3"], ["min_steps", "a setting of asha"]),
         ([*RUN, "--budget", "9 epochs", "--study", "a" * 201], ["201 characters", "at most 200"]),
         ([*RUN, "--budget", "9 epochs", "--study", "a\x1b[2J"], ["\\x1b[2J"]),
         ([*RUN, "--budget", "9 epochs", "--devices", "0", "--runner", "local"], ["devices='0'"]),

@@ -42,7 +42,7 @@ from shoestring.study.loop import Ending, run_in_memory
 
 SPACE = Space({"x": Float(0, 1), "y": Float(0, 1)})
 POLICIES = ("sequential_halving", "random_search", "asha", "hyperband", "top_k_after_one")
-WITH_A_MODEL = ("bhpt", "cost_aware_ei", "thrift")
+WITH_A_MODEL = ("bhpt", "cost_aware_ei", "guided_halving")
 UNITS = {"epochs": "{} epochs", "seconds": "{}s", "dollars": "${} at 3600/h"}  # one of each is one step of one second
 ENOUGH = 0.97
 

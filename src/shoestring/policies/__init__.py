@@ -7,7 +7,6 @@
     stopping      when to stop a trial early                              `bo_bos`
     boil          configuration and length together, from noisy curves    `boil`
     online        one training whose hyperparameters change               `ce_gp_ucb`
-    thrift        sequential halving with a learned surrogate             `thrift`
 
 The default is `guided_halving`: halving whose new configurations are chosen by a model; for trials of one step, `cost_aware_ei`.
 All of them may use `config_table` (configurations as numbers, and candidates to choose from). `other_names` recognises names from
@@ -29,7 +28,6 @@ from shoestring.policy import Policy
 DEFAULT = "guided_halving"
 RECOMMENDED = {
     "guided_halving": "shoestring.policies.halving.guided_halving:GuidedHalving",
-    "thrift": "shoestring.policies.thrift.thrift:Thrift",
     "sequential_halving": "shoestring.policies.halving.sequential_halving:SequentialHalving",
     "asha": "shoestring.policies.halving.asha:ASHA",
     "cost_aware_ei": "shoestring.policies.cost_aware.cost_aware_ei:CostAwareEI",
@@ -64,8 +62,7 @@ BASELINES = {  # common baselines, and the methods that the papers compare with
 REGISTRY = {**RECOMMENDED, **FROM_THE_PAPERS, **BASELINES}
 USE_WHEN = {
     "guided_halving": "there is a budget, whether training reports a value step by step or one value at the end",
-    "thrift": "training reports a loss step by step, and there is a budget",
-    "sequential_halving": "training reports a loss step by step, and you do not want a model trained on other data",
+    "sequential_halving": "training reports a loss step by step, and new configurations are to be drawn evenly, without a model",
     "asha": "many workers train at the same time, and none should wait for another",
     "cost_aware_ei": "a trial is one number, and some cost far more than others",
     "ce_gp_ucb": "one run is tuned while it trains",

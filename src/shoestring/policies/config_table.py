@@ -66,12 +66,6 @@ class ConfigTable:
         """Return, (m,), whether a trial has this configuration, up to rounding."""
         return np.array([key in self._tried for key in _keys(points)], dtype=bool)
 
-    def drop_tried(self, points: Points) -> Points:
-        """Return the points that no trial has, each once."""
-        keys = _keys(points)
-        first = {key: at for at, key in reversed(list(enumerate(keys))) if key not in self._tried}
-        return points.take(np.array(sorted(first.values()), dtype=np.intp))
-
     def stack(self, numbers: Sequence[int]) -> Points:
         """Return the points of the trials with these numbers."""
         chosen = [self.trials[number] for number in numbers]
@@ -99,7 +93,7 @@ class ConfigTable:
             rows = np.flatnonzero(self.unused)
             return Pool(self.row_points.take(rows), rows)
         if near is None:
-            near = best_trials(ledger, BEST)
+            near = _list_best_trials(ledger)
         around = self.stack(near).cube if near else np.empty((0, ledger.space.dims))
         points = draw_candidates(self.encoding, around, count, ledger.definition.seed, rng)
         points = points.take(~self.is_tried(points))
@@ -122,24 +116,20 @@ class ConfigsView:
         return table
 
 
-def best_trials(ledger: Ledger, count: int) -> list[int]:
+def _list_best_trials(ledger: Ledger) -> list[int]:
     """Return the numbers of the trials with the smallest losses; trials without a loss come last."""
     losses = np.array([trial.best_loss for trial in ledger.trials])
-    return [int(number) for number in sort_best_first(losses, "lowest", count, exact=True)]
+    return [int(number) for number in sort_best_first(losses, "lowest", BEST, exact=True)]
 
 
 def draw_candidates(encoding: Encoding, around: Floats, count: int, seed: int, rng: np.random.Generator) -> Points:
     """Return `count` quasi-random points, shifted at random, and perturbed copies of each row of `around`, (k, dims)."""
     dims = encoding.space.dims
     spread = (_sequence(seed, dims, count) + rng.random(dims)) % 1.0
-    return encoding.snap(np.vstack([spread, perturb(encoding, np.repeat(around, _COPIES, axis=0), _COPY_STD, rng)]))
-
-
-def perturb(encoding: Encoding, cube: Floats, std: float | Floats, rng: np.random.Generator) -> Floats:
-    """Return points at random distances from those of the cube, (m, dims), not yet rounded to values of the parameters."""
-    moved = np.clip(cube + std * rng.standard_normal(cube.shape), 0.0, 1.0)
-    is_redrawn = (rng.random(cube.shape) < _REDRAW_PROBABILITY) & ~encoding.is_continuous
-    return np.where(is_redrawn, rng.random(cube.shape), moved)
+    near = np.repeat(around, _COPIES, axis=0)
+    moved = np.clip(near + _COPY_STD * rng.standard_normal(near.shape), 0.0, 1.0)
+    is_redrawn = (rng.random(near.shape) < _REDRAW_PROBABILITY) & ~encoding.is_continuous
+    return encoding.snap(np.vstack([spread, np.where(is_redrawn, rng.random(near.shape), moved)]))
 
 
 @lru_cache(maxsize=16)

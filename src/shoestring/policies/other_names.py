@@ -11,10 +11,10 @@ from difflib import get_close_matches
 
 _TYPO_SIMILARITY = 0.75  # least similarity of a mistyped name to the intended one
 _MODEL = "cost_aware_ei models the loss with a Gaussian process and counts what each trial costs"
-_RACE = "sequential_halving, which the default begins with, gives many trials a few steps and the best of them more"
+_RACE = "the default, guided_halving, gives many trials a few steps and the best of them more"
 _HALVING = (
     "successive_halving is the textbook rule; sequential_halving knows the total budget and plans with it, "
-    "and the default, thrift, begins with it."
+    "and the default, guided_halving, is this rule with a model that chooses new configurations."
 )
 _STOPPING = (
     "there is no separate stopping rule: asha and sequential_halving compare trials at the same step, "
@@ -49,11 +49,11 @@ _ADVICE = {  # names in the form that `_normalise` returns
     "turbo": f"its trust regions are not here; {_MODEL}.",
     "ucb": "gp_ucb chooses configurations by an upper confidence bound, ucb1 the arms of one training.",
     # races, with and without a model
-    "bohb": "not here; hyperband has its brackets, and cost_aware_ei has a model.",
+    "bohb": 'write hyperband, with the setting newcomers = "guided": a Gaussian process then chooses new configurations.',
     "dehb": f"not here; hyperband has its brackets, and {_EVOLUTION}.",
     "halving": _HALVING,
     "hb": "write hyperband.",
-    "mobster": "not here; asha promotes as it does, and cost_aware_ei has a model.",
+    "mobster": 'write asha, with the setting newcomers = "guided": a Gaussian process then chooses new configurations.',
     "sh": _HALVING,
     "sha": _HALVING,
     # learning curves

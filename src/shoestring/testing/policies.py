@@ -479,7 +479,6 @@ _SMALL: dict[str, dict[str, Any]] = {
     "sequential_halving": {"arms_per_curve": 4.0},
     "softmax": {"most_arms": 4},
     "successive_halving": {"reduction_factor": 2, "arms": 4},
-    "thrift": {"opening": 0.1},
     "tv_gp_ucb": {"n_starts": 4},
     "ucb1": {"most_arms": 4},
 }

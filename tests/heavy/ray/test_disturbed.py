@@ -26,7 +26,7 @@ from shoestring.study.study import Study
 
 SPACE = Space.from_configs(CONFIGS)
 BUDGET, MAX_STEPS = 72, 12
-POLICIES = ("bhpt", "thrift")
+POLICIES = ("bhpt", "guided_halving")
 SILENT_S = 4.0  # 10 by default; nodes are looked at every half second and asked every two seconds, as by default
 
 

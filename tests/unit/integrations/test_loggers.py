@@ -43,7 +43,7 @@ def train(config: dict[str, Any]) -> Iterator[Report]:
 
 def run(recorder: Recorder, **options: Any) -> Study:
     with Follow(recorder) as follow:
-        return tune(train, {"x": Float(0, 1)}, "40 epochs", max_steps=5, seed=2, observe=follow, **options)
+        return tune(train, {"x": Float(0, 1)}, "40 epochs", max_steps=5, seed=4, observe=follow, **options)
 
 
 def test_every_trial_is_a_run_with_its_configuration_and_curve() -> None:
@@ -74,7 +74,7 @@ def test_the_run_of_the_study_shows_the_best_value_against_the_spent_budget() ->
     assert [values["best"] for values in rows] == sorted((values["best"] for values in rows), reverse=True)
     assert rows[-1]["best"] == study.best.value  # type: ignore[union-attr]
     assert [values["spent"] for values in rows] == sorted(values["spent"] for values in rows)
-    assert recorder.started["study"]["policy"] == "thrift"
+    assert recorder.started["study"]["policy"] == "guided_halving"
 
 
 def test_logging_afterwards_equals_logging_during_the_run() -> None:
@@ -116,7 +116,7 @@ def test_a_step_whose_logging_failed_is_logged_by_the_next_call() -> None:
 
 def test_a_continued_study_logs_its_earlier_steps(tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/s.db"
-    tune(train, {"x": Float(0, 1)}, "10 epochs", max_steps=5, seed=2, store=store)
+    tune(train, {"x": Float(0, 1)}, "10 epochs", max_steps=5, seed=4, store=store)
     recorder = Recorder()
     study = run(recorder, store=store)
     assert len(recorder.started) == len(study.trials) + 1

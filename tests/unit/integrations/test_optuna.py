@@ -55,7 +55,7 @@ def train(config: dict[str, Any]) -> Iterator[float]:
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    return tune(train, SPACE, "120 epochs", max_steps=9, seed=3, store=f"sqlite:///{tmp_path}/s.db", name="demo")
+    return tune(train, SPACE, "120 epochs", max_steps=9, seed=6, store=f"sqlite:///{tmp_path}/s.db", name="demo")
 
 
 # to Optuna -------------------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_exported_trials_have_curves_states_and_reasons(study: Study, tmp_path: 
         newest = [order for order in study.ledger.orders if order.trial == ours.number][-1]
         assert trial.user_attrs["why"][-1] == f"to step {newest.until}: {describe_reason(newest, study.ledger)}"
     assert theirs.best_value == study.best.value  # type: ignore[union-attr]
-    assert theirs.user_attrs["policy"] == "thrift"
+    assert theirs.user_attrs["policy"] == "guided_halving"
 
 
 def test_an_exported_study_can_be_loaded_from_its_file(study: Study, tmp_path: Path) -> None:

@@ -137,17 +137,18 @@ WORDS = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b|\b(?:asha|bhpt|boil|grid|hyperband
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("bohb", {"hyperband", "cost_aware_ei"}),
+        ("bohb", {"hyperband"}),
+        ("mobster", {"asha"}),
         ("TPESampler", {"cost_aware_ei"}),
         ("MedianPruner", {"asha", "sequential_halving", "bo_bos"}),
         ("median_stopping", {"asha", "sequential_halving", "bo_bos"}),
         ("pbt", {"ce_gp_ucb"}),
-        ("CMA-ES", {"sequential_halving"}),
+        ("CMA-ES", {"guided_halving"}),
         ("optuna", {"cost_aware_ei"}),
         ("freeze-thaw", {"bhpt", "freeze_thaw_bo"}),
         ("sobol", {"random_search"}),
         ("ei", {"cost_aware_ei"}),
-        ("halving", {"successive_halving", "sequential_halving"}),
+        ("halving", {"successive_halving", "sequential_halving", "guided_halving"}),
     ],
 )
 def test_a_name_from_elsewhere_gives_the_policies_to_use(name: str, expected: set[str]) -> None:

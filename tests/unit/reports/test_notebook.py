@@ -54,7 +54,7 @@ def test_a_study_shows_its_best_value_budget_and_best_trials() -> None:
     assert study.best is not None
     assert f"best <b>{study.best.value:.6g}</b>" in page
     assert "spent 20 epochs of 20 epochs" in page
-    assert "<b>mine</b> · thrift, seed 1, 20 trials" in page
+    assert "<b>mine</b> · guided_halving, seed 1, 20 trials" in page
     tags = Tags(page)
     assert tags.open == []
     assert tags.seen.count("tr") == 9  # a head and the eight best
@@ -157,7 +157,7 @@ def test_dark_notebooks_have_the_dark_colours() -> None:
 
 def test_the_repr_of_a_study_is_one_line() -> None:
     study = Study.begin(Space({"x": Choice([EVIL, "b"])}), "9 epochs", name="mine")
-    assert repr(study) == "<Study 'mine': thrift, 0 epochs of 9 epochs spent, 0 trials, no result yet>"
+    assert repr(study) == "<Study 'mine': guided_halving, 0 epochs of 9 epochs spent, 0 trials, no result yet>"
     study = tune(lambda config: 0.5 if config["x"] == EVIL else 1.0, study.ledger.space, "2 epochs", policy="grid")
     assert repr(study).isprintable()
     assert "2 epochs of 2 epochs spent, 2 trials, best 0.5 with x=<script>" in repr(study)

@@ -54,7 +54,7 @@ def figures_of(figure: Figure | None) -> list[Figure]:
 
 
 @pytest.mark.parametrize(
-    "name", ["thrift", "bhpt", "rollout", "fabolas_epochs", "bo_bos", "lc_prediction", "cost_aware_ei"]
+    "name", ["guided_halving", "bhpt", "rollout", "fabolas_epochs", "bo_bos", "lc_prediction", "cost_aware_ei"]
 )
 def test_predictions_are_drawn_for_every_policy_that_makes_them(name: str) -> None:
     history = read_predicted_history("s", study(name, budget="120s" if name == "cost_aware_ei" else "90 epochs"))
@@ -388,8 +388,8 @@ def test_a_reader_can_choose_between_several_replays() -> None:
 
 
 def test_predict_at_needs_only_the_ledger() -> None:
-    ledger = study("thrift")
-    order = next(order for order in ledger.orders if "expected_end" in order.why)
+    ledger = study("guided_halving")
+    order = next(order for order in ledger.orders if "guide_plan" in order.memo)
     place = next(p for p, e in enumerate(ledger.entries()) if e is order)
     prediction = predict_at(Ledger(ledger.entries()[:place]), order)
     assert prediction is not None

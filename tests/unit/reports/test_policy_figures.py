@@ -15,11 +15,11 @@ from shoestring.policies.citations import CITATIONS, cite
 from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.reports.figures.page import draw_study, list_copyables
 from shoestring.reports.figures.policy_figures import draw_decisions, draw_improvement, draw_schedule
-from shoestring.reports.figures.predicted_and_actual import draw_chances, draw_forecasts, read_forecasts
+from shoestring.reports.figures.predicted_and_actual import draw_forecasts, read_forecasts
 from shoestring.testing.curves import DecayingCurves
 from shoestring.testing.policies import make_definition, simulate
 
-POLICY_FIGURES = {"forecasts", "chances", "improvement", "decisions", "compression", "schedule"}
+POLICY_FIGURES = {"forecasts", "improvement", "decisions", "compression", "schedule"}
 
 
 def simulate_study(name: str, budget: str = "120 epochs", settings: dict[str, Any] | None = None) -> StudyHistory:
@@ -36,7 +36,7 @@ def simulate_study(name: str, budget: str = "120 epochs", settings: dict[str, An
         ("bo_bos", {"initial_trials": 2, "n0": 2, "paths": 2000}, {"decisions"}),
         ("boil", {"initial_trials": 2}, {"compression"}),
         ("bhpt", {}, {"forecasts"}),
-        ("thrift", {}, {"forecasts", "chances"}),
+        ("guided_halving", {}, set()),
         ("ce_gp_ucb", {}, {"schedule"}),
     ],
 )
@@ -51,24 +51,16 @@ def test_each_family_has_its_own_figures(name: str, settings: dict[str, Any], ex
 
 
 def test_forecasts_are_those_of_the_orders() -> None:
-    history = simulate_study("thrift")
+    history = simulate_study("freeze_thaw_bo", budget="40 epochs", settings={"arms": 6})
     forecasts = read_forecasts(history)
     assert forecasts
     for forecast in forecasts:
-        assert forecast.predicted == forecast.segment.order.why["expected_end"]
+        assert forecast.predicted == forecast.segment.order.why["asymptote"]
         assert forecast.actual == history.trials[forecast.segment.order.trial].best_value
         assert math.isnan(forecast.std)
     figure = draw_forecasts(history)
     assert figure is not None
     assert "standard deviations" not in figure.sentence  # it reports none
-
-
-def test_chances_count_new_bests_of_the_same_trial() -> None:
-    history = simulate_study("thrift")
-    figure = draw_chances(history)
-    assert figure is not None
-    with_chance = [s for s in history.segments if "chance_to_beat_best" in s.order.why]
-    assert sum(int(row[2]) for row in figure.rows) == len(with_chance)
 
 
 def test_the_share_of_the_largest_improvement_is_shown() -> None:
@@ -107,7 +99,7 @@ def test_a_report_names_the_work_to_cite() -> None:
     history = simulate_study("asha")
     copies = {copy.name: copy.text for copy in list_copyables(history, "shoestring resume", cite("asha"))}
     assert "Massively Parallel" in copies["cite the method (asha)"]
-    assert not any("cite" in copy.name for copy in list_copyables(history, "shoestring resume", cite("thrift")))
+    assert not any("cite" in copy.name for copy in list_copyables(history, "shoestring resume", cite("grid")))
 
 
 @pytest.mark.parametrize("name", sorted(CITATIONS))

@@ -103,7 +103,7 @@ def test_policies_put_their_own_numbers_into_words() -> None:
     new = "nothing was compared: the next new configuration in the order fixed by seed 4"
     first_look = "first look at configuration 25 of about 45"
     why = {"compared": 0, "round": 0, "arm": 24, "of": 45, "until": 1}
-    assert shorten(why, policy="sequential_halving") == shorten(why, policy="thrift") == first_look
+    assert shorten(why, policy="sequential_halving") == shorten(why, policy="guided_halving") == first_look
     assert describe(why, policy="sequential_halving") == f"{new}; {first_look}"
     assert (
         describe({"compared": 0, "arm": 2, "of": 9}, policy="hyperband")

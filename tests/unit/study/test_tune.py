@@ -324,7 +324,7 @@ def test_a_terminal_gets_the_live_view() -> None:
     os.close(theirs)
     output = os.read(ours, 1_000_000).decode()
     os.close(ours)
-    assert "study: thrift, seed 5" in output
+    assert "study: guided_halving, seed 5" in output
     assert "spent 3 epochs" in output
     assert "printed by the training code" in output
     assert float(result.stdout) == 3  # results alone on stdout

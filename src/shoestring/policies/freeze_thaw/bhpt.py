@@ -33,14 +33,12 @@ Differences from the paper:
   reserved.
 - A diverged or failed arm cannot be chosen; the model still uses its diverged loss as a bad one.
 - When every arm is at its end, further configurations are drawn and trained.
-- `surrogate="learned"` applies the same rule to the predictions of a network that was trained on other studies: see
-  `learned`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -53,7 +51,6 @@ from shoestring.policy import (
     Labels,
     Ledger,
     Order,
-    Prediction,
     Why,
     WhyText,
     compare_losses,
@@ -62,9 +59,6 @@ from shoestring.policy import (
     require_one_of,
     require_within,
 )
-
-if TYPE_CHECKING:
-    from shoestring.policies.freeze_thaw.learned import LearnedRule
 
 # The paper names no number. The samples are averaged, so that Q is an expectation over the parameters too.
 _PRINTED_SAMPLES = 10
@@ -92,7 +86,6 @@ class BHPT(CurvePolicy):
     steps_per_arm: float | None = None
     eps: float | None = None
     commit: bool = True
-    surrogate: Literal["freeze_thaw", "learned"] = "freeze_thaw"
 
     def __post_init__(self) -> None:
         require_one_of(self, "printed", (True, False))
@@ -100,13 +93,10 @@ class BHPT(CurvePolicy):
             object.__setattr__(self, "samples", _PRINTED_SAMPLES)
             object.__setattr__(self, "falling", False)
         CurvePolicy.__post_init__(self)
-        require_one_of(self, "surrogate", ("freeze_thaw", "learned"))
         require_at_least(self, "steps_per_arm", 0.0, "it is a number of steps; 0: no limit", "Try 4.", optional=True)
         require_within(self, "eps", 0.0, 1.0, "it is a probability; None is plain BHPT", "Try 0.5.", optional=True)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if self.surrogate == "learned":
-            return self._make_learned_rule().decide(ledger, rng)
         if self.eps is None and ledger.open_orders and not ledger.state.receipts and not ledger.queue:
             # Before the first receipt all arms that are not being trained have the same prediction, so the next one is
             # trained without computing it.
@@ -116,16 +106,6 @@ class BHPT(CurvePolicy):
                 arm = int(first_true(room > 0))
                 return train_arm(ledger, arms, arm, why={"arm": arm}, memo=ledger.memo)
         return CurvePolicy.decide(self, ledger, rng)
-
-    def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
-        if self.surrogate == "learned":
-            return self._make_learned_rule().predict(ledger, order)
-        return CurvePolicy.predict(self, ledger, order)
-
-    def _make_learned_rule(self) -> LearnedRule:
-        from shoestring.policies.freeze_thaw.learned import LearnedRule  # late: most studies do not need the network
-
-        return LearnedRule(self.arms, self.eps, self.commit)
 
     @staticmethod
     def describe_why(order: Order) -> WhyText:

@@ -12,6 +12,7 @@ from itertools import groupby
 import numpy as np
 
 from shoestring.core.deciding.prediction import STOPPING_ACTIONS, CandidateScores, Regions
+from shoestring.core.ledger.entries import Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.arrays import Indices
 from shoestring.reports.facts import format_config
@@ -27,19 +28,7 @@ from shoestring.reports.figures.drawing import (
 from shoestring.reports.figures.history import PastPrediction, Segment, StudyHistory
 
 # Numbers in `why` that only a model gives. An order without any of them was placed by a design, a race or the user.
-_MODEL_NUMBERS = (
-    "mu",
-    "expected_end",
-    "expected_share",
-    "forecast",
-    "asymptote",
-    "information",
-    "stages",
-    "ei",
-    "mean",
-    "statistic",
-)
-_EARLIER_LOOK = "look"  # in `why` if the model chose this configuration in an earlier order
+_MODEL_NUMBERS = ("mu", "forecast", "asymptote", "information", "stages", "ei", "mean", "statistic", "expected_share")
 MAX_CHOICES = 6  # of one figure: page.css has rules for six
 ACTION_COLOURS = (1, 5, 2)  # numbers of the classes `fill-N`, in the order of STOPPING_ACTIONS
 
@@ -50,17 +39,18 @@ _MAX_COLUMNS = 150  # a map with more steps shows every second, third, … of th
 
 def pick_decisions(ledger: Ledger) -> list[int]:
     """Return three orders that rest on a model: the first that continued the best trial, the middle one and the last."""
-    by_model = [
-        order.number
-        for order in ledger.orders
-        if any(name in order.why for name in _MODEL_NUMBERS) and _EARLIER_LOOK not in order.why
-    ]
+    by_model = [order.number for order in ledger.orders if _is_by_model(order)]
     if not by_model:
         return []
     best = ledger.best
     first_order = best.step_orders[0] if best is not None else 0
     continued = [n for n in by_model if best is not None and ledger.orders[n].trial == best.number and n > first_order]
     return sorted({*continued[:1], by_model[len(by_model) // 2], by_model[-1]})
+
+
+def _is_by_model(order: Order) -> bool:
+    """Return whether a model chose at this order; with `look`, its configuration was chosen at an earlier one."""
+    return "look" not in order.why and any(name in order.why for name in _MODEL_NUMBERS)
 
 
 def draw_each(

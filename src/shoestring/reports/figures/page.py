@@ -27,7 +27,7 @@ from shoestring.reports.figures.policy_figures import (
     draw_improvement,
     draw_schedule,
 )
-from shoestring.reports.figures.predicted_and_actual import draw_chances, draw_forecasts
+from shoestring.reports.figures.predicted_and_actual import draw_forecasts
 from shoestring.reports.figures.predicted_curves import draw_expected
 from shoestring.reports.figures.style import follow_reader, read_asset, style_marks
 from shoestring.reports.figures.trial_curves import draw_curves
@@ -37,7 +37,6 @@ FIGURES: tuple[Callable[[StudyHistory], Figure | None], ...] = (
     draw_best,
     draw_curves,
     draw_forecasts,
-    draw_chances,
     draw_expected,
     draw_candidates,
     draw_regions,

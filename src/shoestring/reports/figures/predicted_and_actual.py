@@ -1,8 +1,4 @@
-"""Draw what the policy predicted and what happened, over all orders, for every policy that predicts where a trial will end.
-
-Two figures. Forecasts: the predicted end of each trial, with two standard deviations if the policy reports them, beside the best
-value that it reached. Chances: how often trials beat the best value so far, by the probability that the policy gave them.
-"""
+"""Draw the predicted end of each trial and the best value that it reached, for every policy that predicts where a trial ends."""
 
 from __future__ import annotations
 
@@ -23,9 +19,8 @@ from shoestring.reports.figures.drawing import (
 from shoestring.reports.figures.history import Segment, StudyHistory
 
 # names in `why`: the value at which a trial is expected to end, and its standard deviation if the policy reports it
-FORECAST_NAMES = (("mu", "sigma"), ("forecast", "forecast_std"), ("expected_end", ""), ("asymptote", ""))
-_CHANCE = "chance_to_beat_best"
-_MIN_FORECASTS, _GROUPS = 5, 5
+FORECAST_NAMES = (("mu", "sigma"), ("forecast", "forecast_std"), ("asymptote", ""))
+_MIN_FORECASTS = 5
 
 
 class Forecast(NamedTuple):
@@ -81,54 +76,6 @@ def draw_forecasts(history: StudyHistory) -> Figure | None:
     ]
     columns = ("order", "trial", "predicted", "standard deviation", "actual")
     return Figure("forecasts", "Predicted and actual values", sentence, str(sheet), columns, rows)
-
-
-def draw_chances(history: StudyHistory) -> Figure | None:
-    """Draw how reliable the predicted probabilities of a new best value are."""
-    pairs = _pair_chances(history)
-    if len(pairs) < _MIN_FORECASTS * 2:
-        return None
-    pairs.sort(key=lambda pair: pair[0])
-    groups = [pairs[i * len(pairs) // _GROUPS : (i + 1) * len(pairs) // _GROUPS] for i in range(_GROUPS)]
-    rows = [
-        (
-            sum(chance for chance, _ in group) / len(group),
-            sum(happened for _, happened in group) / len(group),
-            len(group),
-        )
-        for group in groups
-        if group
-    ]
-    sheet = Sheet(height=320, label="predicted probability against observed share of new best values")
-    left, right, bottom, top = plot_area(sheet)
-    x, y = PlotAxis(0.0, 1.0, left, right), PlotAxis(0.0, 1.0, bottom, top)
-    sheet.axes(x, y, "predicted probability of a new best value", "observed share")
-    sheet.segment((x(0.0), y(0.0)), (x(1.0), y(1.0)), "guide")
-    sheet.line([(x(predicted), y(observed)) for predicted, observed, _ in rows], "curve")
-    for predicted, observed, count in rows:
-        tip = f"{count} orders: predicted {predicted:.0%}, observed {observed:.0%}"
-        sheet.dot((x(predicted), y(observed)), "dot best", tip, 3 + count**0.5 / 3)
-    predicted, observed = (sum(pair[i] for pair in pairs) / len(pairs) for i in (0, 1))
-    sentence = (
-        f"After {observed:.0%} of {len(pairs)} orders their trial found a new best value; the policy predicted {predicted:.0%}. "
-        "On the dashed line predictions and observations agree."
-    )
-    shown = [[f"{predicted:.1%}", f"{observed:.1%}", count] for predicted, observed, count in rows]
-    title = "Reliability of the predicted probabilities"
-    return Figure("chances", title, sentence, str(sheet), ("predicted", "observed", "orders"), shown)
-
-
-def _pair_chances(history: StudyHistory) -> list[tuple[float, bool]]:
-    """Return (predicted probability, whether the trial then beat the best so far) of every order that reports one."""
-    pairs = []
-    for segment in history.segments:
-        chance = _number(segment.order.why.get(_CHANCE))
-        before = [best for best in history.bests if best.spent <= segment.spent_before]
-        if chance is None or not before:
-            continue
-        later = (best for best in history.bests[len(before) :] if best.trial == segment.order.trial)
-        pairs.append((chance, any(True for _ in later)))
-    return pairs
 
 
 def _number(value: object) -> float | None:
