@@ -1,5 +1,6 @@
 """Compare two methods of a race by the ratio of their mean regrets, for each budget and each source.
 
+    python -m benchmarks guided --quick
     python -m benchmarks guided runs.jsonl [--method guided_halving] [--base sequential_halving]
 
 `README.md` beside this file has the protocol. The last line is one JSON object.
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.race import running, statistics
+from benchmarks.race import problems, running, statistics
 from benchmarks.race.trained import CURVE_S
 
 GOALS = {5.0: 0.70, 10.0: 0.75}  # of the ratio, with budgets in curves
@@ -26,11 +27,13 @@ RESAMPLES = 2000
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks guided", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs="+", help="files of the race, as written or as stored")
+    parser.add_argument("runs", type=Path, nargs="*", help="files of the race")
+    parser.add_argument("--quick", action="store_true", help="run the two on the shipped tables, one seed, and compare")
     parser.add_argument("--method", default="guided_halving")
     parser.add_argument("--base", default="sequential_halving")
     chosen = parser.parse_args(arguments)
-    runs = [run for path in chosen.runs for run in running.read(path) if run["method"] in (chosen.method, chosen.base)]
+    lines = [run for path in chosen.runs for run in running.read(path)] + (run_quickly() if chosen.quick else [])
+    runs = [run for run in lines if run["method"] in (chosen.method, chosen.base)]
     results: dict[str, Any] = {"name": "guided", "method": chosen.method, "base": chosen.base}
     for suite, unit in sorted({(run["suite"], run["unit"]) for run in runs}):
         own = [run for run in runs if (run["suite"], run["unit"]) == (suite, unit)]
@@ -54,6 +57,13 @@ def main(arguments: Sequence[str]) -> int:
     goals = judge(results.get("tables in curves", {}).get("ratios", []))
     print(json.dumps({**results, "goals": goals, "ok": all(goals.values())}))
     return 0 if all(goals.values()) else 1
+
+
+def run_quickly() -> list[dict[str, Any]]:
+    """Run both methods on one shipped table of each source with one full training, and return the records."""
+    specs = problems.find_problems("tables", [problems.SHIPPED], per_source=1)
+    methods = ("guided_halving", "sequential_halving")
+    return [running.execute(running.Run(spec, method, 1.0, "curves", 0)) for spec in specs for method in methods]
 
 
 def compare(grid: statistics.Grid, method: str, base: str) -> list[dict[str, Any]]:

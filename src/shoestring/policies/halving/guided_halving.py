@@ -18,7 +18,7 @@ import numpy as np
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.policies.halving.newcomers import Source, is_space_narrow, is_thinking_affordable
 from shoestring.policies.halving.sequential_halving import SequentialHalving
-from shoestring.policy import Decision, Labels, Ledger, Order, Prediction, Train
+from shoestring.policy import Decision, Labels, Ledger, Order, Prediction, Train, WhyText
 
 _ONE_STEP = CostAwareEI()
 
@@ -39,6 +39,10 @@ class GuidedHalving(SequentialHalving):
             return decision
         fitted = {name: numbers for name, numbers in ledger.memo.items() if not name.startswith("guide_")}
         return replace(decision, memo={**fitted, **decision.memo})
+
+    @staticmethod
+    def describe_why(order: Order) -> WhyText:
+        return SequentialHalving.describe_why(order) if "arm" in order.why else CostAwareEI.describe_why(order)
 
     def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
         """Return the predicted values of the new configuration and of its best competitors."""

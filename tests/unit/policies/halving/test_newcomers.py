@@ -272,6 +272,12 @@ def test_one_step_is_decided_by_cost_aware_ei(budget: str) -> None:
     assert prediction is not None
 
 
+def test_reasons_of_one_step_are_those_of_cost_aware_ei() -> None:
+    orders = study(GuidedHalving(), budget="8 epochs", max_steps=1).orders
+    assert [GuidedHalving.describe_why(order) for order in orders] == [CostAwareEI.describe_why(o) for o in orders]
+    assert GuidedHalving.describe_why(orders[0]).clauses == ("part of the initial design",)
+
+
 def test_one_step_without_a_guide_is_drawn() -> None:
     drawn = study(GuidedHalving(newcomers="drawn"), budget="25 epochs", max_steps=1)
     other = study(SequentialHalving(), budget="25 epochs", max_steps=1)
