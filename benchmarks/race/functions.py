@@ -1,12 +1,13 @@
 """Functions with costs, as plain objectives: a trial has one step, and costs differ by a factor of up to a hundred.
 
 Values and spaces are those of `benchmarks/cost_aware/functions.py`. The costs are ours: 0.1 s to 10 s, evenly spaced in
-the logarithm along the first coordinate, so that one of Branin's three equal minima is cheap and one is expensive.
+the logarithm along the first coordinate, so that one of Branin's three equal minima is cheap and one is expensive. Where that
+coordinate is a number, the space says that its cost increases; in the mixed table it is a category.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from benchmarks.cost_aware import functions
 from benchmarks.race.problems import CLIP, Problem, Unit
 from shoestring.core.ledger.entries import Cost
+from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
 from shoestring.runners.runner import Runner
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
@@ -27,9 +29,11 @@ class FunctionProblem(Problem):
     name: str  # as in `cost_aware/functions.py`
     seed: int
 
-    @property
+    @cached_property
     def space(self) -> Space:
-        return functions.FUNCTIONS[self.name].space
+        parameters = functions.FUNCTIONS[self.name].space.parameters
+        first = parameters["x0"]
+        return Space({**parameters, "x0": replace(first, cost="increases") if isinstance(first, Float) else first})
 
     @property
     def max_steps(self) -> int:

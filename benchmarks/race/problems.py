@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from benchmarks.race.cost_marks import cost_marks
 from benchmarks.race.scales import log_scales
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
@@ -247,7 +248,9 @@ def last_values(table: Table) -> Table:
 
 @lru_cache(maxsize=8)
 def _load(path: Path, source: str, steps: int | None) -> Table:
-    return replace(Table.load(path, max_steps=steps, log=_scales(path, source)), name=f"{source}/{path.stem}")
+    table = Table.load(path, max_steps=steps, log=_scales(path, source))
+    columns = list(dict.fromkeys(name for config in table.configs for name in config))
+    return replace(table, name=f"{source}/{path.stem}", cost_marks=cost_marks(source, columns))
 
 
 def _scales(path: Path, source: str) -> list[str] | None:

@@ -15,7 +15,20 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from benchmarks.race import command, cost, methods, networks, page, pictures, problems, running, statistics, trained
+from benchmarks.race import (
+    command,
+    cost,
+    functions,
+    methods,
+    networks,
+    page,
+    pictures,
+    problems,
+    running,
+    statistics,
+    trained,
+)
+from benchmarks.race.cost_marks import COST_MARKS
 from benchmarks.race.peers import environments
 from benchmarks.race.peers.policy import Driver, PeerError, ToolSpace
 from benchmarks.race.scales import LOG_SCALES, log_scales
@@ -47,11 +60,13 @@ def measured(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name not in NOT_MEASURED}
 
 
-def write_table(folder: Path, source: str, name: str, values: Any, *, costs: Any = None, **meta: Any) -> None:
+def write_table(
+    folder: Path, source: str, name: str, values: Any, *, costs: Any = None, first: str = "units", **meta: Any
+) -> None:
     (folder / source).mkdir(parents=True, exist_ok=True)
     hp = np.column_stack([np.arange(1.0, len(values) + 1), np.geomspace(1e-4, 1.0, len(values))])
     meta = {"objective": "loss", "direction": "min", "fidelity": "epoch", **meta}
-    arrays = {"hp": hp, "hp_names": ["units", "lr"], "meta": json.dumps(meta), "loss": values}
+    arrays = {"hp": hp, "hp_names": [first, "lr"], "meta": json.dumps(meta), "loss": values}
     np.savez(folder / source / f"{name}.npz", **arrays, **({} if costs is None else {"cost": costs}))
 
 
@@ -119,6 +134,28 @@ def test_scales_of_unknown_sources_are_linear_with_a_warning(tmp_path: Path, cap
     assert "nobody_knows/t: the log scales are unknown" in capsys.readouterr().err
     assert log_scales("lcbench_surrogate", ["momentum", "learning_rate"]) == ["learning_rate"]
     assert all(reason for columns in LOG_SCALES.values() for reason in columns.values())
+
+
+def test_tables_of_marked_sources_say_what_costs_more(tmp_path: Path) -> None:
+    write_table(tmp_path, "hpobench_mlp", "t", np.ones((40, 1)), first="width", costs=np.ones((40, 1)))
+    write_table(tmp_path, "nasbench201_final", "t", np.ones((40, 1)), first="width", costs=np.ones((40, 1)))
+    marked, unmarked, *_ = problems.find_problems("plain", [tmp_path], per_source=1)
+    assert marked.draw(0).space.cost_marks == {"width": "increases"}
+    assert unmarked.draw(0).space.cost_marks == {}
+    assert all(reason for columns in COST_MARKS.values() for _, reason in columns.values())
+
+
+def test_functions_say_that_their_first_number_costs_more() -> None:
+    found = problems.find_problems("plain", [], per_source=1)
+    marks = {spec.table: spec.draw(0).space.cost_marks for spec in found}
+    assert marks == {"branin": {"x0": "increases"}, "hartmann6": {"x0": "increases"}, "mixed": {}}
+    for spec in found:
+        problem = spec.draw(0)
+        assert isinstance(problem, functions.FunctionProblem)
+        space = problem.space
+        if space.cost_marks:
+            costs = [problem.step(space.from_cube(np.full(space.dims, u)), 1).cost.total for u in (0.1, 0.5, 0.9)]
+            assert costs == sorted(costs)
 
 
 def test_short_curves_become_single_values_at_the_cost_of_the_whole_curve() -> None:

@@ -149,7 +149,7 @@ class Junk:
         items = [self.draw(depth - 1) for _ in range(self.rng.randrange(4))]
         if kind < 0.93:
             return items if self.rng.random() < 0.7 else tuple(items)
-        keys = ["x", "lr", "float", "log", "when", "listed", 1, None, "\x00"]
+        keys = ["x", "lr", "float", "log", "when", "cost", "listed", 1, None, "\x00"]
         return {self.rng.choice(keys): item for item in items}
 
     def replace_some(self, good: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def make_space(junk: Junk) -> None:
     good: dict[str, Any] = {
         "x": {"float": [0.0, 1.0]},
         "y": {"choice": ["a", "b"]},
-        "z": {"int": [1, 5], "when": {"y": "a"}},
+        "z": {"int": [1, 5], "when": {"y": "a"}, "cost": "increases"},
     }
     how = junk.rng.randrange(4)
     if how == 0:
@@ -116,7 +116,7 @@ def make_space(junk: Junk) -> None:
 
 
 def list_space(junk: Junk) -> None:
-    good = {"configs": [{"x": 0.1}, {"x": 10.0}], "log": ["x"]}
+    good = {"configs": [{"x": 0.1}, {"x": 10.0}], "log": ["x"], "cost": {"x": "decreases"}}
     if junk.rng.random() < 0.5:
         good["configs"] = [{"x": junk.draw()}, {"x": 10.0, "y": junk.draw()}]
         good["log"] = junk.rng.choice([["x"], []])

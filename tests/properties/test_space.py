@@ -233,7 +233,9 @@ junk = st.recursive(
         st.tuples(inner, inner),
         st.dictionaries(
             st.one_of(
-                st.sampled_from(["float", "int", "choice", "constant", "when", "log", "listed", "a", "b"]),
+                st.sampled_from(
+                    ["float", "int", "choice", "constant", "when", "log", "cost", "increases", "listed", "a", "b"]
+                ),
                 st.integers(0, 1),
                 st.none(),
             ),
@@ -259,7 +261,7 @@ junk_or_list = st.one_of(junk, st.lists(junk, max_size=3))
 @examples(60, thorough=400)
 @given(junk_or_list, junk_or_list, junk_or_list, junk_or_list)
 def test_invalid_parameters_give_only_our_errors(a: Any, b: Any, c: Any, d: Any) -> None:
-    for parameter in (Float(a, b, c, d), Int(a, b, c, d), Choice(a, d), Constant(a, d)):
+    for parameter in (Float(a, b, c, d, a), Int(a, b, c, d, a), Float(a, b, c, cost=d), Choice(a, d), Constant(a, d)):
         with contextlib.suppress(SpaceError):
             space = Space({"x": parameter, "y": Int(1, 3)})
             assert space.size >= 3

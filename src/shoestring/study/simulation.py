@@ -121,10 +121,12 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
             )
     known = [trial for trial in ledger.trials if trial.steps or trial.failure]
     configs = list({dumps(trial.config): trial.config for trial in known}.values())
-    scales = [name for name in ledger.space.log_names if any(name in config for config in configs)]
+    names = {name for config in configs for name in config}
+    scales = [name for name in ledger.space.log_names if name in names]
+    marks = {name: mark for name, mark in ledger.space.cost_marks.items() if name in names}
     definition: StudyDefinition = replace(
         ledger.definition,
-        space=Space.from_configs(configs, log=scales),
+        space=Space.from_configs(configs, log=scales, cost=marks),
         budget=budget or ledger.budget,
         policy=policy.name,
         settings=policies.settings_of(policy),

@@ -26,6 +26,8 @@ def test_words_take_precedence_over_the_file(tmp_path: Path) -> None:
     file.write_text("lr = { float = [0.1, 1.0] }\nn = { int = [1, 3] }\n")
     space = read_space(str(file), ["n={int=[1,9]}"])
     assert space.parameters["n"] == Int(1, 9)
+    marked = read_space(None, ['n={int=[1,500],log=true,cost="increases"}'])
+    assert marked.parameters["n"] == Int(1, 500, log=True, cost="increases")
     for text in ("lr = [", "\xff"):
         file.write_bytes(text.encode("latin-1"))
         with pytest.raises(SpaceError, match=r"space\.toml"):

@@ -30,6 +30,16 @@ def test_the_same_command_changes_nothing() -> None:
     assert find_amendment(Ledger([OPENED]), "s", again, seed_given=False) is None
 
 
+def test_marks_of_the_cost_make_no_other_study() -> None:
+    """Results stay comparable, so a study continues; it keeps the marks that it was begun with."""
+    marked = replace(OPENED, space=Space({"x": Float(0, 1, cost="increases"), "c": Choice(["a", "b"])}))
+    assert find_amendment(Ledger([OPENED]), "s", marked, seed_given=False) is None
+    assert find_amendment(Ledger([marked]), "s", OPENED, seed_given=False) is None
+    other = replace(marked, space=Space({"x": Float(0, 1, cost="increases"), "c": Choice(["a", "d"])}))
+    with pytest.raises(StudyError, match=r"c was \{'choice': \['a', 'b'\]\}, not \{'choice': \['a', 'd'\]\}"):
+        find_amendment(Ledger([OPENED]), "s", other, seed_given=False)
+
+
 def test_the_checkpoint_folder_stays_when_it_is_not_given_again() -> None:
     begun = replace(OPENED, target={"checkpoints": "/mnt/runs"})
     assert find_amendment(Ledger([begun]), "s", OPENED, seed_given=False) is None

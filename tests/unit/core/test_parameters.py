@@ -27,6 +27,14 @@ from shoestring.errors import SpaceError
         (Float(False, True), ["finite numbers"]),
         (Float(0.0, 1.0, log=True), ["low > 0", "drop log"]),
         (Float(0.1, 1.0, log="yes"), ["log = 'yes'", "true or false"]),  # type: ignore[arg-type]
+        (
+            Float(0.1, 1.0, cost="more"),  # type: ignore[arg-type]
+            [
+                'cost = \'more\' must be "increases" if a larger value costs more, or "decreases" if it costs less',
+                "leave it out",
+            ],
+        ),
+        (Int(1, 9, cost=["increases"]), ["cost = ['increases'] must be"]),  # type: ignore[arg-type]
         (Float(-1e308, 1e308), ["overflows", "narrow"]),
         (Int(1, 1), ["constant"]),
         (Int(1.5, 3), ["whole numbers", "1.5"]),  # type: ignore[arg-type]

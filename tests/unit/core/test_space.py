@@ -75,6 +75,14 @@ def test_messages_about_configs_name_parameter_value_rule_and_remedy(config: Any
             ["a, b", "circle", "remove one"],
         ),
         ({"listed": [{"a": 1}], "lr": {"float": [0, 1]}}, ["'lr' besides 'listed'", "remove one"]),
+        ({"n": {"int": [1, 2], "cost": "grows"}}, ["n: cost = 'grows' must be \"increases\"", "leave it out"]),
+        (
+            {"o": {"choice": ["a", "b"], "cost": "increases"}},
+            [
+                "o has cost = 'increases', but a choice has no larger and smaller values: remove cost, or write int = [low, high]"
+            ],
+        ),
+        ({"c": {"constant": 1, "cost": "increases"}}, ["c has cost = 'increases', but a constant has"]),
     ],
 )
 def test_messages_about_spaces_name_parameter_value_rule_and_remedy(parameters: Any, words: list[str]) -> None:
@@ -82,6 +90,71 @@ def test_messages_about_spaces_name_parameter_value_rule_and_remedy(parameters: 
         Space.from_dict(parameters)
     for word in words:
         assert word in str(caught.value)
+
+
+# marks of the cost ---------------------------------------------------------------------------------------------------
+
+
+def test_a_mark_of_the_cost_is_stored_only_where_it_is_set() -> None:
+    marked = Space({"n": Int(1, 500, log=True, cost="increases"), "b": Float(0, 1, cost="decreases"), "x": Float(0, 1)})
+    assert marked.to_dict() == {
+        "b": {"float": [0.0, 1.0], "cost": "decreases"},
+        "n": {"int": [1, 500], "log": True, "cost": "increases"},
+        "x": {"float": [0.0, 1.0]},
+    }
+    assert marked.cost_marks == {"b": "decreases", "n": "increases"}
+    assert Space.from_dict(loads(dumps(marked.to_dict()))) == marked
+    assert Space({"n": Int(1, 500)}).cost_marks == {}
+
+
+def test_marks_of_the_cost_make_no_other_configurations() -> None:
+    plain, marked = Space({"n": Int(1, 5)}), Space({"n": Int(1, 5, cost="increases")})
+    assert marked != plain
+    assert marked.has_same_configs(plain)
+    assert plain.has_same_configs(marked)
+    assert not marked.has_same_configs(Space({"n": Int(1, 6, cost="increases")}))
+    rows = [{"n": 1}, {"n": 2}]
+    listed = Space.from_configs(rows, cost={"n": "increases"})
+    assert listed.has_same_configs(Space.from_configs(rows))
+    assert not listed.has_same_configs(Space.from_configs(rows, log=["n"]))
+    assert not listed.has_same_configs(marked)
+    # a parameter may be called "cost"
+    assert not Space({"cost": Int(1, 5)}).has_same_configs(Space({"cost": Int(1, 6)}))
+
+
+def test_a_listed_space_keeps_its_marks_of_the_cost() -> None:
+    rows = [{"n": 1, "x": 0.5, "o": "a"}, {"n": 2, "x": 0.7, "o": "a"}]
+    space = Space.from_configs(rows, log=["x"], cost={"n": "increases", "x": "decreases"})
+    assert space.to_dict() == {"listed": rows, "log": ["x"], "cost": {"n": "increases", "x": "decreases"}}
+    assert Space.from_dict(loads(dumps(space.to_dict()))) == space
+    assert Space.from_configs(rows).to_dict() == {"listed": rows}
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        ("x", 'cost = \'x\' must map names of parameters to "increases" or "decreases"'),
+        ({"y": "increases"}, "cost names 'y', which no config has"),
+        ({"x": "up"}, "x: cost = 'up' must be \"increases\""),
+        ({"o": "increases"}, "o cannot have cost = 'increases': all its values must be numbers; remove it from cost"),
+    ],
+)
+def test_invalid_marks_of_a_listed_space_are_errors(cost: Any, words: str) -> None:
+    with pytest.raises(SpaceError) as raised:
+        Space.from_configs([{"x": 0.0, "o": "a"}, {"x": 1.0, "o": "b"}], cost=cost)
+    assert words in str(raised.value)
+
+
+def test_points_move_to_the_cheap_ends_of_marked_parameters() -> None:
+    space = Space({"a": Int(1, 9, cost="increases"), "b": Float(0, 1, cost="decreases"), "c": Float(0, 1)})
+    u = np.array([0.6, 0.6, 0.6])
+    assert space.move_to_cheap_end(u, 0.0).tolist() == [0.0, 1.0, 0.6]
+    assert space.move_to_cheap_end(u, 0.5).tolist() == pytest.approx([0.3, 0.8, 0.6])
+    assert space.move_to_cheap_end(u, 1.0).tolist() == pytest.approx(u.tolist())
+    assert space.from_cube(space.move_to_cheap_end(u, 0.0)) == {"a": 1, "b": 1.0, "c": 0.6}
+
+
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_condition_on_an_integer_may_be_written_as_a_float() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,6 +45,13 @@ def make_ledger(budget: str = "100 epochs") -> Ledger:
         Order(number=3, trial=3, config={"x": 0.3}, until=3),
     ]
     return grow(Ledger([definition]), *entries)
+
+
+def test_a_replay_keeps_the_scales_and_the_marks_of_the_cost() -> None:
+    ledger = make_ledger()
+    definition = replace(ledger.definition, space=Space({"x": Float(0, 1, cost="decreases")}))
+    replayed = replay(grow(Ledger([definition]), *ledger.entries()[1:]), RandomSearch(), Budget("4 epochs"))
+    assert replayed.ledger.space.cost_marks == {"x": "decreases"}
 
 
 @dataclass(frozen=True)

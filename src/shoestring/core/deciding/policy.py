@@ -263,7 +263,7 @@ def find_interrupted(ledger: Ledger, stops: tuple[int, ...]) -> Trial | None:
 # configs to choose from ----------------------------------------------------------------------------------------------
 
 
-def find_untried_config(ledger: Ledger) -> Config | None:
+def find_untried_config(ledger: Ledger, cost_share: float = 1.0) -> Config | None:
     """Return a config that was not tried yet: first those that the user queued, then quasi-random points of the space.
 
     The rows of a listed space come in a random order. Points that differ only in inactive parameters are the same config, so
@@ -273,6 +273,9 @@ def find_untried_config(ledger: Ledger) -> Config | None:
     ----------
     ledger : Ledger
         The study.
+    cost_share : float
+        Where the cost of parameters is marked, how much of their ranges to use, from the cheap end: 0 is that end, 1 the whole
+        range. In a listed space it is the share of the untried rows, from the one that is nearest to the cheap ends.
 
     Returns
     -------
@@ -285,16 +288,32 @@ def find_untried_config(ledger: Ledger) -> Config | None:
     used = ledger.state.used
     if len(used) >= space.size:  # known without searching the table
         return None
+    is_limited = cost_share < 1.0 and bool(space.cost_marks)
     if space.rows is not None:
         order = _row_order(seed, len(space.rows))
+        if is_limited:
+            return space.rows[_find_cheap_row(ledger, order, cost_share)]
         rows = (space.rows[order[(tried + i) % len(order)]] for i in range(len(order)))
         return next((row for row in rows if space.key(row) not in used), None)
-    return next((config for config in _candidates(space, seed, tried) if space.key(config) not in used), None)
+    drawn = _candidates(space, seed, tried, cost_share if is_limited else 1.0)
+    return next((config for config in drawn if space.key(config) not in used), None)
 
 
-def _candidates(space: Space, seed: int, tried: int) -> Iterator[dict[str, Any]]:
+def _find_cheap_row(ledger: Ledger, order: list[int], share: float) -> int:
+    """Return the first in `order` of the untried rows that are nearest to the cheap ends, all equally near ones included."""
+    tried = {ledger.space.row_number(trial.config) for trial in ledger.trials}
+    untried = [row for row in order if row not in tried]
+    distances = ledger.space.row_distances[untried]
+    limit = np.sort(distances)[max(1, math.ceil(share * len(untried))) - 1]
+    return untried[int(np.argmax(distances <= limit))]
+
+
+def _candidates(space: Space, seed: int, tried: int, cost_share: float) -> Iterator[dict[str, Any]]:
     for probe in range(_PROBES if space.dims else 0):
-        yield space.from_cube(point(seed, "configs", space.dims, tried + probe * _STRIDE))
+        drawn = point(seed, "configs", space.dims, tried + probe * _STRIDE)
+        if cost_share < 1.0:  # where all configs near the cheap ends were tried, use more and more of the ranges
+            drawn = space.move_to_cheap_end(drawn, cost_share + (1.0 - cost_share) * probe / _PROBES)
+        yield space.from_cube(drawn)
     yield from space.grid(10_000)  # nearly all configs were tried: the first untried one will do
 
 

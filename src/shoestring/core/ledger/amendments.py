@@ -27,7 +27,7 @@ def find_amendment(ledger: Ledger, name: str, wanted: StudyDefinition, *, seed_g
         raise StudyError(
             f"the study {name!r} has a budget in {current.budget.unit}, not in {wanted.budget.unit}: keep the unit, or {remedy}"
         )
-    if wanted.space != current.space:
+    if not wanted.space.has_same_configs(current.space):
         raise StudyError(f"the study {name!r} has another space: {_describe_difference(current, wanted)}; {remedy}")
     if wanted.direction != current.direction:
         raise StudyError(
@@ -82,8 +82,9 @@ def _describe_difference(was: StudyDefinition, wanted: StudyDefinition) -> str:
     for parameter in old:
         if parameter not in new:
             return f"{parameter} is missing"
-        if dumps(old[parameter].describe()) != dumps(new[parameter].describe()):
-            return f"{parameter} was {old[parameter].describe()}, not {new[parameter].describe()}"
+        before, after = ({k: v for k, v in p[parameter].describe().items() if k != "cost"} for p in (old, new))
+        if dumps(before) != dumps(after):
+            return f"{parameter} was {before}, not {after}"
     extra = [parameter for parameter in new if parameter not in old]
     return f"{extra[0]} is new" if extra else "its conditions or rows differ"
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from shoestring.core.values.checks import is_finite, is_number, is_plain, is_same, is_whole, to_plain
 from shoestring.core.values.strict_json import dumps
@@ -26,6 +26,7 @@ from shoestring.errors import SpaceError, did_you_mean
 
 Scalar = str | int | float | bool | None
 When = Mapping[str, Any]
+CostMark = Literal["increases", "decreases"]  # what the cost of a trial does as the parameter grows
 
 _LARGEST_INTEGER = 2**53
 _MAX_INTEGERS = 2**50  # integers in a range; with more, neighbours would be the same float in [0, 1]
@@ -138,12 +139,13 @@ class _Varying(_Parameter):
 
 @dataclass(frozen=True, slots=True)
 class _Range(_Varying):
-    """What floats and integers have in common: two bounds and perhaps a log scale."""
+    """What floats and integers have in common: two bounds, perhaps a log scale, and perhaps a mark of the cost."""
 
     low: float
     high: float
     log: bool = False
     when: When = field(default_factory=dict)
+    cost: CostMark | None = None
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "log"):  # NumPy's numbers could overflow, or be compared with low precision
@@ -154,6 +156,11 @@ class _Range(_Varying):
             return problem
         if not isinstance(self.log, bool):
             return f"log = {self.log!r} must be true or false"
+        if self.cost is not None and not (isinstance(self.cost, str) and self.cost in get_args(CostMark)):
+            return (
+                f'cost = {self.cost!r} must be "increases" if a larger value costs more, or "decreases" if it costs less; '
+                "leave it out if neither holds"
+            )
         if self.low >= self.high:
             return f"low {self.low!r} must be below high {self.high!r}; for one value use constant"
         return self._find_problem_of_range()
@@ -163,6 +170,28 @@ class _Range(_Varying):
 
     def _find_problem_of_range(self) -> str | None:
         raise NotImplementedError
+
+    def move_to_cheap_end(self, u: float, share: float) -> float:
+        """Return a place on the unit interval moved towards the cheap end, if the cost is marked.
+
+        Parameters
+        ----------
+        u : float
+            The place, from 0 to 1.
+        share : float
+            The share of the interval that is left, counted from the cheap end: 0 is that end, 1 moves nothing.
+
+        Returns
+        -------
+        float
+            The moved place.
+        """
+        if self.cost is None:
+            return u
+        return share * u if self.cost == "increases" else 1.0 - share * (1.0 - u)
+
+    def _describe_options(self) -> dict[str, Any]:
+        return {**({"log": True} if self.log else {}), **({} if self.cost is None else {"cost": self.cost})}
 
     def _spread(self, points: int) -> list[Any]:
         """Return `points` values spread evenly over the range, both ends included."""
@@ -182,6 +211,9 @@ class Float(_Range):
     when : mapping, optional
         The values of other parameters with which this one is active, such as `{"optimizer": "sgd"}`. Without it, this
         parameter is always active.
+    cost : {"increases", "decreases"}, optional
+        What you know about the cost of a trial: it increases, or decreases, as this parameter grows. It does not change which
+        configurations the space has.
     """
 
     kind: ClassVar[str] = "float"
@@ -229,7 +261,7 @@ class Float(_Range):
         return math.inf
 
     def describe(self) -> dict[str, Any]:
-        return {"float": [float(self.low), float(self.high)], **({"log": True} if self.log else {})}
+        return {"float": [float(self.low), float(self.high)], **self._describe_options()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +275,8 @@ class Int(_Range):
     log : bool
         Use a log scale; then `low` must be at least 1.
     when : mapping, optional
+        As for `Float`.
+    cost : {"increases", "decreases"}, optional
         As for `Float`.
     """
 
@@ -298,7 +332,7 @@ class Int(_Range):
         return self.high - self.low + 1
 
     def describe(self) -> dict[str, Any]:
-        return {"int": [int(self.low), int(self.high)], **({"log": True} if self.log else {})}
+        return {"int": [int(self.low), int(self.high)], **self._describe_options()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,11 +487,16 @@ def parse(name: str, spec: Any) -> Parameter:
         raise SpaceError(f"{name} = {spec!r} is not a parameter: {remedy}")
     kinds = [key for key in spec if key in _KINDS]
     if len(kinds) != 1:
-        unknown = next((key for key in spec if key not in _KINDS and key not in ("log", "when")), None)
+        unknown = next((key for key in spec if key not in _KINDS and key not in ("log", "when", "cost")), None)
         hint = f" {did_you_mean(str(unknown), _KINDS)}" if unknown is not None and not kinds else ""
         raise SpaceError(f"{name} = {dict(spec)!r} must name exactly one kind: {remedy}.{hint}")
     kind = kinds[0]
-    allowed = {kind, "when"} | ({"log"} if kind in ("float", "int") else set())
+    allowed = {kind, "when"} | ({"log", "cost"} if kind in ("float", "int") else set())
+    if "cost" in spec and "cost" not in allowed:
+        raise SpaceError(
+            f"{name} has cost = {spec['cost']!r}, but a {kind} has no larger and smaller values: remove cost, or write "
+            "int = [low, high] or float = [low, high]"
+        )
     for key in spec:
         if key not in allowed:
             raise SpaceError(f"{name} has an unknown setting {key!r} for a {kind}. {did_you_mean(str(key), allowed)}")
@@ -470,23 +509,29 @@ def parse(name: str, spec: Any) -> Parameter:
         raise SpaceError(f"{name} has {kind} = {body!r}, which must be {wanted}")
     if kind == "choice":
         return Choice(body, when)
-    log = spec.get("log", False)
-    return Float(body[0], body[1], log, when) if kind == "float" else Int(body[0], body[1], log, when)
+    log, cost = spec.get("log", False), spec.get("cost")
+    return Float(body[0], body[1], log, when, cost) if kind == "float" else Int(body[0], body[1], log, when, cost)
 
 
-def infer(name: str, values: list[Any], *, log: bool = False) -> Parameter:
-    """Return the parameter that fits a column of listed configs. It has a log scale only if `log` says so."""
+def infer(name: str, values: list[Any], *, log: bool = False, cost: CostMark | None = None) -> Parameter:
+    """Return the parameter that fits a column of listed configs. It has a log scale and a mark only if the arguments say so."""
     distinct = _distinct(name, values)
     if log and not (all(type(v) in (int, float) for v in distinct) and min(distinct) > 0):
         raise SpaceError(f"{name} cannot be on a log scale: all its values must be numbers above 0; remove it from log")
+    are_numbers = all(type(v) in (int, float) for v in distinct)
+    if cost is not None and not are_numbers:
+        raise SpaceError(f"{name} cannot have cost = {cost!r}: all its values must be numbers; remove it from cost")
     if len(distinct) == 1:
         return Constant(distinct[0])
-    if not all(type(v) in (int, float) for v in distinct):
+    if not are_numbers:
         return Choice(distinct)
     low, high = min(distinct), max(distinct)
-    if all(isinstance(v, int) for v in distinct) and Int(low, high, log).find_problem() is None:
-        return Int(low, high, log)
-    return Float(low, high, log) if Float(low, high, log).find_problem() is None else Choice(distinct)
+    if all(isinstance(v, int) for v in distinct):
+        whole = Int(low, high, log, cost=cost)
+        if whole.find_problem() is None:
+            return whole
+    real = Float(low, high, log, cost=cost)
+    return real if real.find_problem() is None else Choice(distinct)
 
 
 def _distinct(name: str, values: list[Any]) -> list[Any]:

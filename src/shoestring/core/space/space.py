@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.space.parameters import Constant, Float, Parameter, infer, parse
+from shoestring.core.space.parameters import Constant, CostMark, Float, Int, Parameter, infer, parse
 from shoestring.core.values.checks import is_same, to_plain
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import MAX_NAME_CHARS
@@ -32,6 +32,7 @@ from shoestring.errors import SpaceError, did_you_mean
 
 Config = Mapping[str, Any]
 _EXAMPLE = "such as lr = { float = [1e-4, 1.0], log = true }"
+_DIGITS = 9  # of distances that are compared: they must be equal on all processors
 _MAX_COUNTED = 10_000  # a finite space of at most this size is counted exactly, with its conditions
 
 
@@ -41,6 +42,9 @@ class Space:
     A parameter may have a condition, `when={"solver": "sgd"}`: it is active only in configs in which `solver` is "sgd", and it is
     left out of all other configs. A list stands for several values, `when={"solver": ["sgd", "rmsprop"]}`. If a condition names
     several parameters, all of them must have the given values. A condition on an inactive parameter is not fulfilled.
+
+    A number may have a mark, `cost="increases"` or `cost="decreases"`: a trial costs more, or less, as the parameter grows.
+    Marks change no configuration, only with which ones a policy may begin.
 
     Parameters
     ----------
@@ -89,7 +93,9 @@ class Space:
         self.cube_names = tuple(name for name, p in self.parameters.items() if not isinstance(p, Constant))
 
     @classmethod
-    def from_configs(cls, configs: Sequence[Config], *, log: Sequence[str] = ()) -> Space:
+    def from_configs(
+        cls, configs: Sequence[Config], *, log: Sequence[str] = (), cost: Mapping[str, CostMark] | None = None
+    ) -> Space:
         """Return a space of exactly these configs.
 
         A policy chooses only among them. The range of each parameter, by which policies compare configs, is taken from them.
@@ -100,6 +106,8 @@ class Space:
             Dicts of values by name. Configs may have different names, but no config may be listed twice.
         log : sequence of str
             Names of the parameters that have a log scale.
+        cost : mapping, optional
+            "increases" or "decreases" by name: what the cost of a trial does as the parameter grows.
 
         Returns
         -------
@@ -119,9 +127,9 @@ class Space:
         names = list(dict.fromkeys(name for row in rows for name in row))
         if not names:
             raise SpaceError("Space.from_configs got configs without parameters: give at least one name and value")
-        logs = _check_log_names(log, names)
+        logs, marks = _check_log_names(log, names), _check_cost_marks({} if cost is None else cost, names)
         columns = {name: [row[name] for row in rows if name in row] for name in names}
-        space = cls({name: infer(name, column, log=name in logs) for name, column in columns.items()})
+        space = cls({name: infer(name, columns[name], log=name in logs, cost=marks.get(name)) for name in columns})
         space.rows = tuple(rows)
         keys = space._row_numbers
         if len(keys) < len(rows):
@@ -141,7 +149,7 @@ class Space:
         Parameters
         ----------
         body : mapping
-            Parameters by name, or `{"listed": [configs], "log": [names]}`.
+            Parameters by name, or `{"listed": [configs], "log": [names], "cost": {name: mark}}`.
 
         Returns
         -------
@@ -156,11 +164,11 @@ class Space:
         rows = body.get("listed") if isinstance(body, Mapping) else None
         if not isinstance(rows, list | tuple):
             return cls(body)
-        if other := next((name for name in body if name not in ("listed", "log")), None):
+        if other := next((name for name in body if name not in ("listed", "log", "cost")), None):
             raise SpaceError(
-                f"the space has {other!r} besides 'listed': a listed space has rows and 'log' only, remove one of the two"
+                f"the space has {other!r} besides 'listed': a listed space has rows, 'log' and 'cost' only, remove one of the two"
             )
-        return cls.from_configs(rows, log=body.get("log", ()))
+        return cls.from_configs(rows, log=body.get("log", ()), cost=body.get("cost"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description of the space, as the ledger stores it and `from_dict` reads it.
@@ -172,7 +180,8 @@ class Space:
         """
         if self.rows is not None:
             scales = {"log": self.log_names} if self.log_names else {}
-            return {"listed": [dict(row) for row in self.rows], **scales}
+            marks = {"cost": self.cost_marks} if self.cost_marks else {}
+            return {"listed": [dict(row) for row in self.rows], **scales, **marks}
         described = {}
         for name, parameter in self.parameters.items():
             conditions = {"when": {parent: list(values) for parent, values in self._when[name].items()}}
@@ -194,6 +203,33 @@ class Space:
     def log_names(self) -> list[str]:
         """The names of the parameters that have a log scale."""
         return [name for name, parameter in self.parameters.items() if getattr(parameter, "log", False)]
+
+    @property
+    def cost_marks(self) -> dict[str, CostMark]:
+        """What the cost of a trial does as a parameter grows, by the names of the marked parameters."""
+        marks = {name: getattr(parameter, "cost", None) for name, parameter in self.parameters.items()}
+        return {name: mark for name, mark in marks.items() if mark is not None}
+
+    def has_same_configs(self, other: Space) -> bool:
+        """Return whether another space has the same parameters and rows, whatever the marks of the cost are.
+
+        Parameters
+        ----------
+        other : Space
+            The other space.
+
+        Returns
+        -------
+        bool
+            True if the configurations and scales are the same, so that results of one space are results of the other.
+        """
+        return self._without_cost() == other._without_cost()
+
+    def _without_cost(self) -> str:
+        described = self.to_dict()
+        if self.rows is not None:
+            return dumps({key: body for key, body in described.items() if key != "cost"})
+        return dumps({name: {k: v for k, v in body.items() if k != "cost"} for name, body in described.items()})
 
     # configs ---------------------------------------------------------------------------------------------------------
 
@@ -376,6 +412,44 @@ class Space:
             values[name] = self.parameters[name].from_unit(float(coordinate))  # type: ignore[union-attr]
         return self._drop_inactive(values)
 
+    def move_to_cheap_end(self, u: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+        """Return a point of the unit cube whose marked coordinates are moved towards their cheap ends.
+
+        Parameters
+        ----------
+        u : array (dims,)
+            A point of the unit cube.
+        share : float
+            The share of each marked range that is left, counted from the cheap end: 0 is that end, 1 moves nothing.
+
+        Returns
+        -------
+        array (dims,)
+            The moved point.
+        """
+        moved = u.copy()
+        for j, name in enumerate(self.cube_names):
+            if isinstance(parameter := self.parameters[name], Float | Int):
+                moved[j] = parameter.move_to_cheap_end(float(u[j]), share)
+        return moved
+
+    @cached_property
+    def row_distances(self) -> NDArray[np.float64]:
+        """How far each row of a listed space is from the cheap ends of the marked parameters, (rows,), from 0 to 1.
+
+        It is the mean over the marked parameters, on the unit interval; a parameter that a row lacks counts as 0.
+        """
+        marks = self.cost_marks
+        if self.rows is None or not marks:
+            raise SpaceError("only a listed space with marks of the cost has rows that are nearer to a cheap end")
+        distances = np.zeros(len(self.rows))
+        for name, mark in marks.items():
+            parameter = self.parameters[name]
+            assert isinstance(parameter, Float | Int)
+            places = np.array([parameter.to_unit(row[name]) if name in row else math.nan for row in self.rows])
+            distances += np.nan_to_num(places if mark == "increases" else 1.0 - places)
+        return np.round(distances / len(marks), _DIGITS)
+
     # conditions ------------------------------------------------------------------------------------------------------
 
     def _read_conditions(self, name: str) -> dict[str, list[Any]]:
@@ -441,6 +515,17 @@ def _check_log_names(log: Any, names: Sequence[str]) -> set[str]:
         if not isinstance(name, str) or name not in names:
             raise SpaceError(f"log names {name!r}, which no config has. {did_you_mean(str(name), names)}")
     return set(log)
+
+
+def _check_cost_marks(cost: Any, names: Sequence[str]) -> Mapping[str, CostMark]:
+    if not isinstance(cost, Mapping):
+        raise SpaceError(f'cost = {cost!r} must map names of parameters to "increases" or "decreases"')
+    for name, mark in cost.items():
+        if not isinstance(name, str) or name not in names:
+            raise SpaceError(f"cost names {name!r}, which no config has. {did_you_mean(str(name), names)}")
+        if (problem := Float(0.0, 1.0, cost=mark).find_problem()) is not None:
+            raise SpaceError(f"{name}: {problem}")
+    return cost
 
 
 def _check_names(parameters: Mapping[str, Any]) -> list[str]:

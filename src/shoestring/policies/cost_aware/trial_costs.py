@@ -114,7 +114,7 @@ def fit_earlier_costs(
     """Return a linear model of the log seconds of whole trials in earlier studies; see `shoestring.transfer_costs`."""
     tasks = []
     for ledger in studies:
-        if ledger.space != studies[0].space:
+        if not ledger.space.has_same_configs(studies[0].space):
             raise PolicyError("a cost model is transferred between studies of one space: leave the others out.")
         if whole := _whole_trials(ledger):
             table = ledger.view(ConfigsView())

@@ -23,7 +23,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shoestring.core.ledger.entries import Cost, Direction
+from shoestring.core.space.parameters import CostMark
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Floats
 from shoestring.core.values.strict_json import dumps
@@ -50,6 +51,8 @@ class Table:
     eval_costs_s: Floats = field(default_factory=lambda: np.zeros(0))  # (n,): of one validation pass; empty: none
     name: str = ""
     log: Sequence[str] = ()  # hyperparameters on a log scale
+    # what the cost of a trial does as a hyperparameter grows, by name; not read from the file
+    cost_marks: Mapping[str, CostMark] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.shape != self.costs_s.shape or len(self.configs) != len(self.values):
@@ -117,7 +120,9 @@ class Table:
         chosen = [int(row) for row in rows]
         evals = self.eval_costs_s[chosen] if len(self.eval_costs_s) else self.eval_costs_s
         configs = [self.configs[row] for row in chosen]
-        return Table(configs, self.values[chosen], self.costs_s[chosen], self.direction, evals, self.name, self.log)
+        return replace(
+            self, configs=configs, values=self.values[chosen], costs_s=self.costs_s[chosen], eval_costs_s=evals
+        )
 
     @property
     def max_steps(self) -> int:
@@ -133,7 +138,7 @@ class Table:
 
     @cached_property
     def _space(self) -> Space:
-        return Space.from_configs(self.configs, log=self.log)
+        return Space.from_configs(self.configs, log=self.log, cost=self.cost_marks)
 
     def step(self, config: Config, step: int) -> StepOutcome | None:
         row = self._space.row_number(config)

@@ -23,6 +23,7 @@ from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.trade_off import pareto_front
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
+from shoestring.reports.reasons import describe_reason, label_numbers
 from shoestring.runners.runner import write_receipt
 from shoestring.runners.simulated.simulated_runner import StepOutcome
 from shoestring.study.transfer import transfer_costs
@@ -335,6 +336,50 @@ def test_transfer_needs_finished_trials_of_the_same_space() -> None:
         transfer_costs(
             [spent_study, study(SMALL, space=Space({"rounds": Int(1, 9), "x": Float(0, 1)}), budget="5 epochs")], ["x"]
         )
+
+
+def test_costs_are_transferred_between_spaces_that_differ_in_marks_only() -> None:
+    marked = Space({**SPACE.parameters, "rounds": Int(1, 256, log=True, cost="increases")})
+    studies = [study(SMALL, budget="5 epochs"), study(SMALL, space=marked, budget="5 epochs")]
+    assert transfer_costs(studies, ["rounds"])["weights"]
+
+
+# marks of the cost ----------------------------------------------------------------------------------------------------
+
+MARKED = Space({**SPACE.parameters, "rounds": Int(1, 256, log=True, cost="increases")})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_first_trial_of_a_marked_space_never_costs_the_budget(seed: int) -> None:
+    """Without the mark the first trial of some of these seeds costs more than 1 s of 1 s."""
+    ledger = study(replace(SMALL, initial_trials=4), space=MARKED, budget="1s", seed=seed)
+    assert ledger.trials[0].config["rounds"] == 1
+    assert len(ledger.trials) >= 5
+    assert ledger.best is not None
+
+
+def test_without_the_mark_some_first_trials_cost_the_budget() -> None:
+    trials = [len(study(replace(SMALL, initial_trials=4), budget="1s", seed=seed).trials) for seed in range(8)]
+    assert min(trials) == 1
+
+
+def test_explain_says_where_a_marked_design_starts() -> None:
+    ledger = study(replace(SMALL, initial_trials=3), space=MARKED, budget="20s")
+    words = [describe_reason(order, ledger) for order in ledger.orders[:2]]
+    assert words[0].endswith("; part of the initial design, which starts at the cheap end of rounds")
+    assert words[1].endswith("; part of the initial design, which moves away from the cheap end of rounds")
+    assert dict(ledger.orders[1].why) == {"compared": 0, "phase": DESIGN, "cheap_end_of": "rounds", "cost_share": 0.4}
+    labels = [label for label, _ in label_numbers(ledger.orders[1], ledger)]
+    assert "parameters at whose cheap end the initial design starts" in labels
+    assert "share of their ranges that this trial could use, from the cheap end" in labels
+
+
+def test_the_default_policy_starts_at_the_cheap_end_too() -> None:
+    """It uses `cost_aware_ei` where a full training has one step."""
+    policy = policies.make(policies.DEFAULT)
+    ledger = simulate(policy, FormulaCurves(), make_definition(policy, space=MARKED, budget="20s", max_steps=1)).ledger
+    assert ledger.trials[0].config["rounds"] == 1
+    assert ledger.orders[0].why["cheap_end_of"] == "rounds"
 
 
 def test_setup_counts_and_validation_too() -> None:
