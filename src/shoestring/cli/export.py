@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 from shoestring.cli.printing import print_line
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count, printable
 from shoestring.errors import StoreError, StudyError
@@ -41,8 +43,10 @@ def export_to_optuna(study: Study, output: str | None) -> None:
         raise StudyError("--to optuna needs -o FILE, as in -o study.journal")
     from shoestring.integrations.optuna import to_optuna
 
-    exported = to_optuna(study.ledger, output, study.name)
-    print_line(f"{count(len(exported.trials), 'trial')} in {output}; look at them with: optuna-dashboard {output}")
+    exported, shown = to_optuna(study.ledger, output, study.name), hide_credentials(output)
+    print_line(
+        f"{count(len(exported.trials), 'trial')} in {shown}; look at them with: optuna-dashboard {shlex.quote(shown)}"
+    )
 
 
 def repair_study(study: str, output: str, store: str, as_json: bool) -> None:

@@ -42,6 +42,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceE
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateTable
 
+from shoestring.core.values.credentials import HIDDEN, hide_credentials, is_secret_name
 from shoestring.errors import Conflict, DamagedStore, MissingExtra, StoreError
 from shoestring.stores import sqlite_file as files
 from shoestring.stores.addresses import PASSWORD_VARIABLE
@@ -115,7 +116,8 @@ class Database:
         else:
             url = read_server_address(address)
             self.has_password = url.password is not None
-            self.where = url._replace(password=None).render_as_string()
+            secrets = [name for name in url.query if is_secret_name(name)]
+            self.where = url.difference_update_query(secrets)._replace(password=None).render_as_string()
             self._engine = make_server_engine(url)
         self.address = address  # as given, password included; for SQLite with the whole path of the file
         self._connection: Connection | None = None
@@ -279,25 +281,31 @@ def _close(connection: Connection, engine: Engine) -> None:
 
 # PostgreSQL ----------------------------------------------------------------------------------------------------------
 
-_HIDDEN = "***"  # what other programs print in place of a password
 _CONNECT_S = 30
 _GONE = ("57P01", "57P02", "57P03", "08")  # SQLSTATE: shutting down, crashed, starting up, connection lost
 
 
 def read_server_address(address: str) -> URL:
-    """Return the address with its password, from the address itself or from the environment."""
+    """Return the address with its password: from `user:password@`, from `?password=`, or from the environment."""
+    shown = hide_credentials(address)
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        raise StoreError(
-            f"the store {address!r} is not an address: write sqlite:///file.db or postgresql://…"
-        ) from None
+        raise StoreError(f"the store {shown!r} is not an address: write sqlite:///file.db or postgresql://…") from None
     if url.get_backend_name() != "postgresql":
-        raise StoreError(f"the store {address!r} must begin with sqlite:/// or postgresql://")
-    if url.password in (None, "", _HIDDEN):
+        raise StoreError(f"the store {shown!r} must begin with sqlite:/// or postgresql://")
+    before, _, query = address.partition("?")
+    if before.count("@") > 1 or "@" in query:  # a part of the password would be read as the host, and shown
+        raise StoreError(
+            f"the store {shown!r} cannot be read with certainty: except before the host, write @ as %40, and ? in a password as "
+            f"%3F, or put the password into {PASSWORD_VARIABLE}"
+        )
+    if given := url.normalized_query.get("password"):
+        url = url.difference_update_query(["password"]).set(password=given[-1])
+    if url.password in (None, "", HIDDEN):
         password = os.environ.get(PASSWORD_VARIABLE)
-        if password is None and url.password == _HIDDEN:
-            raise StoreError(f"the store {address!r} hides its password: put it into {PASSWORD_VARIABLE}")
+        if password is None and url.password == HIDDEN:
+            raise StoreError(f"the store {shown!r} hides its password: put it into {PASSWORD_VARIABLE}")
         url = url.set(password=password)
     return url.set(drivername="postgresql+psycopg")
 

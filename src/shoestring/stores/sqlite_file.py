@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import StoreError
 
 BUSY_S = 30.0  # how long a writer waits for another writer
@@ -36,7 +37,7 @@ class SqliteFile:
         rest = address.partition("://")[2]
         name, _, options = rest.removeprefix("/").partition("?")
         if not rest.startswith("/") or name in ("", ":memory:"):
-            raise StoreError(f"the store {address!r} names no file: write sqlite:///file.db")
+            raise StoreError(f"the store {hide_credentials(address)!r} names no file: write sqlite:///file.db")
         return cls(Path(name).resolve(), options, rescue)
 
     @property
