@@ -70,7 +70,7 @@ def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
     if checkpoints.exists():
         print_line(
             "checkpoints are not copied; to copy them: "
-            f"cp -r {checkpoints} {default_checkpoint_folder(open_store(output), study)}"
+            + shlex.join(["cp", "-r", str(checkpoints), str(default_checkpoint_folder(open_store(output), study))])
         )
     entries = f"{repaired.n_copied} {'entry' if repaired.n_copied == 1 else 'entries'}"
     rest = "an unknown number" if repaired.n_dropped is None else str(repaired.n_dropped)
