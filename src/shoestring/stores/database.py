@@ -89,6 +89,8 @@ SNAPSHOTS = Table(  # see snapshots.py
 T = TypeVar("T")
 RETRY_S = 60.0  # how long work is repeated while the server does not answer; most restarts take less
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.05, 2.0
+_CHECK_S = 2.0  # how long the structure of a SQLite file is checked; a file of a gigabyte takes about this long
+_CHECK_INSTRUCTIONS = 10_000  # of SQLite's machine, between two looks at the clock
 _TABLES_LOCK = int.from_bytes(b"shoestr", "big")  # the number of a lock that other programs are unlikely to use
 
 
@@ -230,6 +232,31 @@ class Database:
                 "a rollback journal is used instead, which is as safe but slower"
             )
 
+    def check_file(self) -> None:
+        """Raise DamagedStore if SQLite finds that the structure of its file is damaged; a server checks its own files.
+
+        The check reads the whole file, so it ends after `_CHECK_S`: what it has not read by then is not checked.
+        """
+        if self.path is None or not is_filled(self.path):
+            return
+        found = self.attempt(self._find_damage)
+        if found != "ok":
+            raise self._describe_damage(found)
+
+    def _find_damage(self, connection: Connection) -> str:
+        """Return what SQLite finds wrong with the file; "ok" if nothing."""
+        driver, end = connection.connection.driver_connection, time.monotonic() + _CHECK_S
+        assert isinstance(driver, sqlite3.Connection)
+        driver.set_progress_handler(lambda: time.monotonic() > end, _CHECK_INSTRUCTIONS)
+        try:
+            return " ".join(str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()).split())
+        except OperationalError as error:
+            if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return "ok"
+        finally:
+            driver.set_progress_handler(None, 0)
+
     def now(self, connection: Connection) -> float:
         """Return the time on the clock that all users of the database share: the server's, or for a file this machine's."""
         if self.path:
@@ -253,10 +280,13 @@ class Database:
             return kind(f"the store {self.where} failed: {message}: check the address, and that its server runs")
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits are details
         if code == sqlite3.SQLITE_CORRUPT or message.startswith("Could not decode"):
-            command = shlex.join(["shoestring", "repair", "STUDY", "--store", self.where, "-o", "NEW"])
-            return DamagedStore(f"{self.where} is damaged: {message}: `{command}` copies the good entries", -1)
+            return self._describe_damage(message)
         kind = StoreUnavailable if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
         return kind(f"the store {self.where} failed: {message}: {_REMEDIES.get(code, 'give another store')}")
+
+    def _describe_damage(self, found: str) -> DamagedStore:
+        command = shlex.join(["shoestring", "repair", "STUDY", "--store", self.where, "-o", "NEW"])
+        return DamagedStore(f"{self.where} is damaged: {found}: `{command}` copies the good entries", -1)
 
 
 class StoreUnavailable(StoreError):

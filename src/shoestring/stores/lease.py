@@ -39,6 +39,7 @@ from shoestring.stores.database import LEASES, Database
 from shoestring.stores.ledger_store import HEARTBEAT_S
 
 SILENCE_S = 60.0  # a holder without a heartbeat for longer than this counts as dead
+_MAX_TRIES = 100  # to take a lease that changes between reading and writing it
 _SETTLED = "settled"  # a key beside the orders under way; it means that no time may be added to them
 
 
@@ -134,10 +135,13 @@ class SqlLease:
 
         The row is changed only if it has not changed since it was read, so only one of two processes gets the lease.
         """
-        while True:
+        for _ in range(_MAX_TRIES):
             with suppress(Conflict):
                 if (found := self._database.attempt(self._try_to_take)) is not None:
                     return found
+        raise StudyInUse(
+            f"the study {self._study!r} cannot be taken: its lease changed {_MAX_TRIES} times meanwhile; give the command again"
+        )
 
     def _try_to_take(self, connection: Connection) -> tuple[int, Mapping[int, float]] | None:
         last = connection.execute(select(LEASES).where(LEASES.c.study == self._study)).one_or_none()

@@ -103,7 +103,7 @@ def _each_row(source: SqlStore, study: str) -> Iterator[Row]:
 
 def _count_dropped(source: SqlStore, study: str, n_good: int) -> int | None:
     try:
-        return source.count_rows(study) - n_good
+        return max(source.count_rows(study), source.read_least_length(study)) - n_good
     except DamagedStore:
         return None
 

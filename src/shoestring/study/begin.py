@@ -22,7 +22,7 @@ from shoestring.core.values.randomness import MAX_QUASI_RANDOM_DIMS
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError
 from shoestring.stores.ledger_store import LedgerStore
-from shoestring.study.journal import Journal
+from shoestring.study.journal import ConflictLimit, Journal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +98,7 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
     checks.check_study_name(name)
     space = request.new_study.space
     configs = [space.validate(config) for config in checks.check_configs("initial", request.initial)]
+    conflicts = ConflictLimit(store, name)
     while True:
         ledger = store.load(name)
         definition = request.complete(ledger)
@@ -110,7 +111,7 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
             with nullcontext() if change is None else store.lease(name):
                 return Journal(store, name, store.append(name, ledger, *entries), change)
         except Conflict:  # another process began or changed the study at this moment
-            continue
+            conflicts.add(len(ledger) if ledger is not None else 0)
 
 
 def queue_notes(configs: Sequence[Config]) -> list[Note]:
