@@ -125,6 +125,10 @@ class Database:
         self._connection: Connection | None = None
         self._tables: set[str] = set()  # names of tables that are known to exist
         self._made_tables, self._was_connected, self._is_durable = False, False, True
+        self._identity: tuple[int, int] | None = (
+            None  # of the file that this object writes to; see `sqlite_file.identify`
+        )
+        self._loss: StoreLost | None = None
         self.lock = threading.RLock()
 
     @contextmanager
@@ -134,6 +138,7 @@ class Database:
         A transaction that is not `durable` does not wait for the disk: a power cut may undo it, but nothing before it.
         """
         with self.lock:
+            self._require_file()
             try:
                 if self._connection is None:
                     self._connection = self._engine.connect()
@@ -143,6 +148,8 @@ class Database:
                     self._wait_for_disk(self._connection, durable)
                     yield self._connection
                 self._was_connected = True
+                if self._made_tables and self.path is not None and self._identity is None:
+                    self._identity = files.identify(self.path)
             except IntegrityError:
                 raise Conflict(f"another process wrote to {self.where} first") from None
             except DBAPIError as error:
@@ -175,6 +182,23 @@ class Database:
                 if since is not None:
                     self.on_outage(f"the store {self.where} answers again, after {time.monotonic() - since:.0f} s")
                 return done
+
+    def _require_file(self) -> None:
+        """Raise StoreLost if the file that this object writes to was deleted or replaced; copy what it held beside its place.
+
+        SQLite would go on writing to the deleted file, and all of it would be gone with this process.
+        """
+        if self._loss is None and self.path is not None and self._identity not in (None, files.identify(self.path)):
+            copy = None
+            if self._connection is not None:
+                driver = self._connection.connection.driver_connection
+                assert isinstance(driver, sqlite3.Connection)
+                copy = files.rescue(driver, self.path)
+                self.close()
+                files.remove_journals(self.path)
+            self._loss = StoreLost(_describe_loss(self.path, copy))
+        if self._loss is not None:
+            raise self._loss
 
     def _wait_for_disk(self, connection: Connection, durable: bool) -> None:
         if self.path is None:
@@ -268,7 +292,7 @@ class Database:
         with self.lock:
             if self._connection is not None:
                 self._end()
-                self._connection = None
+                self._connection, self._identity = None, None
 
     def _explain(self, error: DBAPIError) -> StoreError:
         message = " ".join(str(error.orig).split())
@@ -291,6 +315,18 @@ class Database:
 
 class StoreUnavailable(StoreError):
     """Another program locks the file, or the server does not answer; trying again may help."""
+
+
+class StoreLost(StoreError):
+    """The file of the store was deleted or replaced while this process wrote to it."""
+
+
+def _describe_loss(path: Path, copy: Path | None) -> str:
+    what = f"the store {path} was deleted or replaced by another program, and this process stops"
+    if copy is None:
+        return f"{what}: what it held could not be copied; go on from a copy of your own"
+    command = shlex.join(["mv", str(copy), str(path)])
+    return f"{what}: all that it held is in {copy}; to go on, `{command}`, and give the same command again"
 
 
 _REMEDIES = {

@@ -35,7 +35,7 @@ from shoestring.core.ledger.entries import Note, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import Conflict, StoreError, StudyInUse
-from shoestring.stores.database import LEASES, Database
+from shoestring.stores.database import LEASES, Database, StoreLost
 from shoestring.stores.ledger_store import HEARTBEAT_S
 
 SILENCE_S = 60.0  # a holder without a heartbeat for longer than this counts as dead
@@ -105,9 +105,13 @@ class SqlLease:
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
         """Write a heartbeat; see `Lease.beat`."""
-        # An error does no harm, because the next heartbeat follows soon.
-        with suppress(StoreError), self._database.transaction() as connection:
-            self._write(connection, {} if self._has_uncharged else _encode_heartbeat(entries, running_s))
+        try:
+            with self._database.transaction() as connection:
+                self._write(connection, {} if self._has_uncharged else _encode_heartbeat(entries, running_s))
+        except StoreLost:  # the next access to the store raises this error too
+            self.lost = True
+        except StoreError:
+            pass  # this does no harm, because the next heartbeat follows soon
 
     def beat_with(self, connection: Connection, entries: int, running_s: Mapping[int, float]) -> None:
         """Write the heartbeat of an append in its transaction; raise StudyInUse if the lease was lost, to undo the append."""
