@@ -10,6 +10,7 @@
     │   ├── TrainingFailed  a run ended, and no step of the training code ever worked
     │   └── UnknownFormat   a stored study was recorded in another format
     ├── RunnerError         training code cannot be started at all
+    │   └── WorkersDied     workers died again and again before they could train
     ├── MissingExtra        an optional dependency is not installed
     └── StoreError          a store cannot be read or written
         ├── Conflict        another process has appended to the study: reload it and decide again
@@ -84,6 +85,10 @@ class StaleLedger(ShoestringError):
 
 class RunnerError(ShoestringError):
     """Training code cannot be started at all."""
+
+
+class WorkersDied(RunnerError):
+    """Workers died again and again before they could train, as by a lack of memory while they imported the training code."""
 
 
 class MissingExtra(ShoestringError):

@@ -77,7 +77,7 @@ def test_only_locations_of_files_are_used(location: str) -> None:
 
 
 def test_passwords_are_not_stored() -> None:
-    with pytest.raises(RunnerError, match=r"sftp://me:…@host/runs, holds a password") as caught:
+    with pytest.raises(RunnerError, match=r"sftp://me:\*\*\*@host/runs, holds a password") as caught:
         make_location_entry("sftp://me:secret@host/runs")
     assert "secret" not in str(caught.value)
     assert make_location_entry("sftp://me@host/runs") == {"checkpoints": "sftp://me@host/runs"}

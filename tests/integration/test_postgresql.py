@@ -271,10 +271,11 @@ def test_a_changed_row_is_found_and_earlier_rows_are_copied(
     assert entries_as_text(SqlStore(target).load("s")) == entries_as_text(ledger.fork(5))
 
 
-def test_the_printed_command_works(address: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["tester:p%40ss@", "?password=p%40ss"])
+def test_the_printed_command_works(address: str, tmp_path: Path, form: str) -> None:
     """The password is neither shown nor replaced by stars: the command reads it from a variable."""
     (tmp_path / "job.py").write_text("def train(config):\n    return config['x']\n")
-    secret = address.replace("tester@", "tester:p%40ss@")
+    secret = address + form if form.startswith("?") else address.replace("tester@", form)
     words = ["run", "job.py:train", "-p", "x={float=[0,1]}", "--budget", "3 epochs", "--store", secret]
     done = subprocess.run(
         [sys.executable, "-m", "shoestring", *words],
@@ -299,3 +300,6 @@ def test_the_printed_command_works(address: str, tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(again.stdout)["spent"] == 5
+    words = ["report", "-o", "report.html", "--store", secret]
+    subprocess.run([sys.executable, "-m", "shoestring", *words], cwd=tmp_path, timeout=120, check=True)
+    assert "p%40ss" not in (tmp_path / "report.html").read_text()

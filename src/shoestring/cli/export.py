@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 from shoestring.cli.printing import print_line
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count, printable
 from shoestring.errors import StoreError, StudyError
@@ -41,8 +43,10 @@ def export_to_optuna(study: Study, output: str | None) -> None:
         raise StudyError("--to optuna needs -o FILE, as in -o study.journal")
     from shoestring.integrations.optuna import to_optuna
 
-    exported = to_optuna(study.ledger, output, study.name)
-    print_line(f"{count(len(exported.trials), 'trial')} in {output}; look at them with: optuna-dashboard {output}")
+    exported, shown = to_optuna(study.ledger, output, study.name), hide_credentials(output)
+    print_line(
+        f"{count(len(exported.trials), 'trial')} in {shown}; look at them with: optuna-dashboard {shlex.quote(shown)}"
+    )
 
 
 def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
@@ -66,7 +70,7 @@ def repair_study(study: str, output: str, store: str, as_json: bool) -> None:
     if checkpoints.exists():
         print_line(
             "checkpoints are not copied; to copy them: "
-            f"cp -r {checkpoints} {default_checkpoint_folder(open_store(output), study)}"
+            + shlex.join(["cp", "-r", str(checkpoints), str(default_checkpoint_folder(open_store(output), study))])
         )
     entries = f"{repaired.n_copied} {'entry' if repaired.n_copied == 1 else 'entries'}"
     rest = "an unknown number" if repaired.n_dropped is None else str(repaired.n_dropped)

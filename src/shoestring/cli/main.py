@@ -11,7 +11,7 @@ import click
 from shoestring import __version__
 from shoestring.cli import options
 from shoestring.core.values.text import printable
-from shoestring.errors import ShoestringError, StoreError, did_you_mean
+from shoestring.errors import ShoestringError, StoreError, WorkersDied, did_you_mean
 from shoestring.stores.addresses import DEFAULT_STORE
 
 
@@ -325,7 +325,7 @@ def main(args: list[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         print("stopped", file=sys.stderr)  # noqa: T201
         code = 130
-    except StoreError as error:
+    except (StoreError, WorkersDied) as error:  # nothing is wrong with how the command is used
         code = _print_error(error, 1)
     except ShoestringError as error:
         code = _print_error(error, 2)

@@ -24,7 +24,8 @@ def print_rich(renderable: Any, *, wraps: bool = True) -> None:
 
 def store_words(address: str, where: str) -> list[str]:
     """Return the arguments that name a store in a command for the user; `where` is its address without the password."""
+    from shoestring.core.values.credentials import hide_credentials
     from shoestring.stores.addresses import DEFAULT_STORE
 
     is_server = "://" in address and not address.startswith("sqlite")
-    return [] if address == DEFAULT_STORE else ["--store", where if is_server else address]
+    return [] if address == DEFAULT_STORE else ["--store", where if is_server else hide_credentials(address)]

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_mean
 from shoestring.http.access import Access
@@ -46,7 +47,7 @@ def write_report(
     ledger_store = open_store(store, must_exist=True)
     names = list(studies) or ledger_store.studies()
     if not names:
-        raise StudyError(f"there is no study in {store}: nothing to draw")
+        raise StudyError(f"there is no study in {hide_credentials(store)}: nothing to draw")
     ledgers = {name: Study.open(name, ledger_store).ledger for name in names}
     if orders and len(names) > 1:
         raise StudyError(f"--order {orders[0]} is for one study: give its name, one of {', '.join(names)}")

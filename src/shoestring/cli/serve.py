@@ -64,7 +64,7 @@ def serve_study(
         server = Server(routes_of(queue), access)
         try:
             _print_address(study, server, give_up_after_s, is_token_known=known_token is not None, as_json=as_json)
-            return _serve_until_signal(server, lambda: _require_lease(study.name, is_lost=lease.lost))
+            return _serve_until_signal(server, lambda: _require_lease(study, is_lost=lease.lost))
         finally:
             server.close()
 
@@ -243,9 +243,10 @@ def _serve_until_signal(server: Server, check: Callable[[], None]) -> int:
     raise AssertionError("a server ends by a signal")
 
 
-def _require_lease(name: str, *, is_lost: bool) -> None:
+def _require_lease(study: Study, *, is_lost: bool) -> None:
     if is_lost:
-        raise StudyInUse(f"the study {name!r} was taken over by another process: this server stops")
+        study.journal.refresh()  # raises another error if the store itself is gone
+        raise StudyInUse(f"the study {study.name!r} was taken over by another process: this server stops")
 
 
 class _SignalReceived(Exception):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shoestring.core.ledger.entries import Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
+
+_FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 def step_rows(ledger: Ledger) -> Iterator[dict[str, Any]]:
@@ -52,7 +56,17 @@ def as_csv(rows: Iterable[dict[str, Any]]) -> str:
     listed = list(rows)
     columns = list(dict.fromkeys(name for row in listed for name in row))
     out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    # Python does not quote a lone carriage return in all its versions, but other programs end the row there.
+    has_return = any(isinstance(value, str) and "\r" in value for row in listed for value in row.values())
+    writer = csv.DictWriter(
+        out, columns, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if has_return else csv.QUOTE_MINIMAL
+    )
     writer.writeheader()
-    writer.writerows(listed)
+    writer.writerows({name: _defuse(value) for name, value in row.items()} for row in listed)
     return out.getvalue()
+
+
+def _defuse(value: Any) -> Any:
+    """Return a cell that no spreadsheet runs as a formula: a text that begins like one gets an apostrophe before it."""
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA_BEGINNINGS) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if is_formula else value

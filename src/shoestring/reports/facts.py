@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +22,7 @@ from shoestring.core.ledger.state import Trial
 from shoestring.core.values.text import printable
 
 _BARS = "▁▂▃▄▅▆▇█"
+_MAX_VALUES = 100  # of one configuration, in one line; `--json` has all of them
 _MAX_FAILURES = 5  # kinds of failure that are listed
 _SLOW = 1.5  # times the median of the other workers
 _MIN_STEPS, _MIN_TRIALS = 10, 3  # of a worker before it is judged
@@ -139,8 +141,10 @@ def draw_curve(trial: Trial, width: int = 12) -> str:
 
 
 def format_config(config: Any) -> str:
-    """Return a configuration, or other named values, in one line."""
-    return ", ".join(f"{printable(name)}={format_value(value)}" for name, value in config.items())
+    """Return a configuration, or other named values, in one line; of very many, the first ones and how many there are more."""
+    shown = [f"{printable(name)}={format_value(value)}" for name, value in islice(config.items(), _MAX_VALUES)]
+    more = len(config) - len(shown)
+    return ", ".join([*shown, f"and {more:,} more"] if more else shown)
 
 
 def format_value(value: Any) -> str:

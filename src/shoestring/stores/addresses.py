@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import StoreError
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.ledger_store import LedgerStore
@@ -41,12 +42,18 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
             raise StoreError(f"store={where!r} must be an address, such as sqlite:///file.db, or a ledger store")
         return where
     if not where.isprintable():
-        raise StoreError(f"the store {where!r} must be an address of printable characters, such as sqlite:///file.db")
+        shown = hide_credentials(where)
+        raise StoreError(f"the store {shown!r} must be an address of printable characters, such as sqlite:///file.db")
     if "://" not in where:
+        if (shown := hide_credentials(where)) != where:  # a file of that name would show the password to everyone
+            raise StoreError(
+                f"the store {shown!r} looks like the address of a server, which begins with postgresql://; for a file of that "
+                "name write sqlite:/// before it"
+            )
         where = f"sqlite:///{where}"
     scheme = where.split("://", 1)[0]
     if scheme.split("+", 1)[0] not in ("sqlite", "postgresql"):
-        raise StoreError(f"the store {where!r} must begin with sqlite:/// or postgresql://")
+        raise StoreError(f"the store {hide_credentials(where)!r} must begin with sqlite:/// or postgresql://")
     file = where.removeprefix("sqlite:///").partition("?")[0]
     if must_exist and scheme == "sqlite" and not _exists(Path(file)):
         raise StoreError(f"there is no store {file!r}: give the address of one that exists (store=, or --store)")

@@ -42,6 +42,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceE
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateTable
 
+from shoestring.core.values.credentials import HIDDEN, hide_credentials, is_secret_name
 from shoestring.errors import Conflict, DamagedStore, MissingExtra, StoreError
 from shoestring.stores import sqlite_file as files
 from shoestring.stores.addresses import PASSWORD_VARIABLE
@@ -88,6 +89,8 @@ SNAPSHOTS = Table(  # see snapshots.py
 T = TypeVar("T")
 RETRY_S = 60.0  # how long work is repeated while the server does not answer; most restarts take less
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.05, 2.0
+_CHECK_S = 2.0  # how long the structure of a SQLite file is checked; a file of a gigabyte takes about this long
+_CHECK_INSTRUCTIONS = 10_000  # of SQLite's machine, between two looks at the clock
 _TABLES_LOCK = int.from_bytes(b"shoestr", "big")  # the number of a lock that other programs are unlikely to use
 
 
@@ -115,12 +118,17 @@ class Database:
         else:
             url = read_server_address(address)
             self.has_password = url.password is not None
-            self.where = url._replace(password=None).render_as_string()
+            secrets = [name for name in url.query if is_secret_name(name)]
+            self.where = url.difference_update_query(secrets)._replace(password=None).render_as_string()
             self._engine = make_server_engine(url)
         self.address = address  # as given, password included; for SQLite with the whole path of the file
         self._connection: Connection | None = None
         self._tables: set[str] = set()  # names of tables that are known to exist
         self._made_tables, self._was_connected, self._is_durable = False, False, True
+        self._identity: tuple[int, int] | None = (
+            None  # of the file that this object writes to; see `sqlite_file.identify`
+        )
+        self._loss: StoreLost | None = None
         self.lock = threading.RLock()
 
     @contextmanager
@@ -130,6 +138,7 @@ class Database:
         A transaction that is not `durable` does not wait for the disk: a power cut may undo it, but nothing before it.
         """
         with self.lock:
+            self._require_file()
             try:
                 if self._connection is None:
                     self._connection = self._engine.connect()
@@ -139,6 +148,8 @@ class Database:
                     self._wait_for_disk(self._connection, durable)
                     yield self._connection
                 self._was_connected = True
+                if self._made_tables and self.path is not None and self._identity is None:
+                    self._identity = files.identify(self.path)
             except IntegrityError:
                 raise Conflict(f"another process wrote to {self.where} first") from None
             except DBAPIError as error:
@@ -171,6 +182,23 @@ class Database:
                 if since is not None:
                     self.on_outage(f"the store {self.where} answers again, after {time.monotonic() - since:.0f} s")
                 return done
+
+    def _require_file(self) -> None:
+        """Raise StoreLost if the file that this object writes to was deleted or replaced; copy what it held beside its place.
+
+        SQLite would go on writing to the deleted file, and all of it would be gone with this process.
+        """
+        if self._loss is None and self.path is not None and self._identity not in (None, files.identify(self.path)):
+            copy = None
+            if self._connection is not None:
+                driver = self._connection.connection.driver_connection
+                assert isinstance(driver, sqlite3.Connection)
+                copy = files.rescue(driver, self.path)
+                self.close()
+                files.remove_journals(self.path)
+            self._loss = StoreLost(_describe_loss(self.path, copy))
+        if self._loss is not None:
+            raise self._loss
 
     def _wait_for_disk(self, connection: Connection, durable: bool) -> None:
         if self.path is None:
@@ -228,6 +256,31 @@ class Database:
                 "a rollback journal is used instead, which is as safe but slower"
             )
 
+    def check_file(self) -> None:
+        """Raise DamagedStore if SQLite finds that the structure of its file is damaged; a server checks its own files.
+
+        The check reads the whole file, so it ends after `_CHECK_S`: what it has not read by then is not checked.
+        """
+        if self.path is None or not is_filled(self.path):
+            return
+        found = self.attempt(self._find_damage)
+        if found != "ok":
+            raise self._describe_damage(found)
+
+    def _find_damage(self, connection: Connection) -> str:
+        """Return what SQLite finds wrong with the file; "ok" if nothing."""
+        driver, end = connection.connection.driver_connection, time.monotonic() + _CHECK_S
+        assert isinstance(driver, sqlite3.Connection)
+        driver.set_progress_handler(lambda: time.monotonic() > end, _CHECK_INSTRUCTIONS)
+        try:
+            return " ".join(str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()).split())
+        except OperationalError as error:
+            if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return "ok"
+        finally:
+            driver.set_progress_handler(None, 0)
+
     def now(self, connection: Connection) -> float:
         """Return the time on the clock that all users of the database share: the server's, or for a file this machine's."""
         if self.path:
@@ -239,7 +292,7 @@ class Database:
         with self.lock:
             if self._connection is not None:
                 self._end()
-                self._connection = None
+                self._connection, self._identity = None, None
 
     def _explain(self, error: DBAPIError) -> StoreError:
         message = " ".join(str(error.orig).split())
@@ -251,14 +304,29 @@ class Database:
             return kind(f"the store {self.where} failed: {message}: check the address, and that its server runs")
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits are details
         if code == sqlite3.SQLITE_CORRUPT or message.startswith("Could not decode"):
-            command = shlex.join(["shoestring", "repair", "STUDY", "--store", self.where, "-o", "NEW"])
-            return DamagedStore(f"{self.where} is damaged: {message}: `{command}` copies the good entries", -1)
+            return self._describe_damage(message)
         kind = StoreUnavailable if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
         return kind(f"the store {self.where} failed: {message}: {_REMEDIES.get(code, 'give another store')}")
+
+    def _describe_damage(self, found: str) -> DamagedStore:
+        command = shlex.join(["shoestring", "repair", "STUDY", "--store", self.where, "-o", "NEW"])
+        return DamagedStore(f"{self.where} is damaged: {found}: `{command}` copies the good entries", -1)
 
 
 class StoreUnavailable(StoreError):
     """Another program locks the file, or the server does not answer; trying again may help."""
+
+
+class StoreLost(StoreError):
+    """The file of the store was deleted or replaced while this process wrote to it."""
+
+
+def _describe_loss(path: Path, copy: Path | None) -> str:
+    what = f"the store {path} was deleted or replaced by another program, and this process stops"
+    if copy is None:
+        return f"{what}: what it held could not be copied; go on from a copy of your own"
+    command = shlex.join(["mv", str(copy), str(path)])
+    return f"{what}: all that it held is in {copy}; to go on, `{command}`, and give the same command again"
 
 
 _REMEDIES = {
@@ -279,25 +347,31 @@ def _close(connection: Connection, engine: Engine) -> None:
 
 # PostgreSQL ----------------------------------------------------------------------------------------------------------
 
-_HIDDEN = "***"  # what other programs print in place of a password
 _CONNECT_S = 30
 _GONE = ("57P01", "57P02", "57P03", "08")  # SQLSTATE: shutting down, crashed, starting up, connection lost
 
 
 def read_server_address(address: str) -> URL:
-    """Return the address with its password, from the address itself or from the environment."""
+    """Return the address with its password: from `user:password@`, from `?password=`, or from the environment."""
+    shown = hide_credentials(address)
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        raise StoreError(
-            f"the store {address!r} is not an address: write sqlite:///file.db or postgresql://…"
-        ) from None
+        raise StoreError(f"the store {shown!r} is not an address: write sqlite:///file.db or postgresql://…") from None
     if url.get_backend_name() != "postgresql":
-        raise StoreError(f"the store {address!r} must begin with sqlite:/// or postgresql://")
-    if url.password in (None, "", _HIDDEN):
+        raise StoreError(f"the store {shown!r} must begin with sqlite:/// or postgresql://")
+    before, _, query = address.partition("?")
+    if before.count("@") > 1 or "@" in query:  # a part of the password would be read as the host, and shown
+        raise StoreError(
+            f"the store {shown!r} cannot be read with certainty: except before the host, write @ as %40, and ? in a password as "
+            f"%3F, or put the password into {PASSWORD_VARIABLE}"
+        )
+    if given := url.normalized_query.get("password"):
+        url = url.difference_update_query(["password"]).set(password=given[-1])
+    if url.password in (None, "", HIDDEN):
         password = os.environ.get(PASSWORD_VARIABLE)
-        if password is None and url.password == _HIDDEN:
-            raise StoreError(f"the store {address!r} hides its password: put it into {PASSWORD_VARIABLE}")
+        if password is None and url.password == HIDDEN:
+            raise StoreError(f"the store {shown!r} hides its password: put it into {PASSWORD_VARIABLE}")
         url = url.set(password=password)
     return url.set(drivername="postgresql+psycopg")
 

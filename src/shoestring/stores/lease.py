@@ -35,10 +35,11 @@ from shoestring.core.ledger.entries import Note, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import Conflict, StoreError, StudyInUse
-from shoestring.stores.database import LEASES, Database
+from shoestring.stores.database import LEASES, Database, StoreLost
 from shoestring.stores.ledger_store import HEARTBEAT_S
 
 SILENCE_S = 60.0  # a holder without a heartbeat for longer than this counts as dead
+_MAX_TRIES = 100  # to take a lease that changes between reading and writing it
 _SETTLED = "settled"  # a key beside the orders under way; it means that no time may be added to them
 
 
@@ -104,9 +105,13 @@ class SqlLease:
 
     def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
         """Write a heartbeat; see `Lease.beat`."""
-        # An error does no harm, because the next heartbeat follows soon.
-        with suppress(StoreError), self._database.transaction() as connection:
-            self._write(connection, {} if self._has_uncharged else _encode_heartbeat(entries, running_s))
+        try:
+            with self._database.transaction() as connection:
+                self._write(connection, {} if self._has_uncharged else _encode_heartbeat(entries, running_s))
+        except StoreLost:  # the next access to the store raises this error too
+            self.lost = True
+        except StoreError:
+            pass  # this does no harm, because the next heartbeat follows soon
 
     def beat_with(self, connection: Connection, entries: int, running_s: Mapping[int, float]) -> None:
         """Write the heartbeat of an append in its transaction; raise StudyInUse if the lease was lost, to undo the append."""
@@ -134,10 +139,13 @@ class SqlLease:
 
         The row is changed only if it has not changed since it was read, so only one of two processes gets the lease.
         """
-        while True:
+        for _ in range(_MAX_TRIES):
             with suppress(Conflict):
                 if (found := self._database.attempt(self._try_to_take)) is not None:
                     return found
+        raise StudyInUse(
+            f"the study {self._study!r} cannot be taken: its lease changed {_MAX_TRIES} times meanwhile; give the command again"
+        )
 
     def _try_to_take(self, connection: Connection) -> tuple[int, Mapping[int, float]] | None:
         last = connection.execute(select(LEASES).where(LEASES.c.study == self._study)).one_or_none()

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import Conflict, DamagedStore, StoreError, did_you_mean
 from shoestring.stores.addresses import open_store
 from shoestring.stores.rows import BadRow, Row, follow
@@ -102,7 +103,7 @@ def _each_row(source: SqlStore, study: str) -> Iterator[Row]:
 
 def _count_dropped(source: SqlStore, study: str, n_good: int) -> int | None:
     try:
-        return source.count_rows(study) - n_good
+        return max(source.count_rows(study), source.read_least_length(study)) - n_good
     except DamagedStore:
         return None
 
@@ -117,5 +118,5 @@ def _explain_missing(source: SqlStore, study: str) -> str:
 def _open_sql_store(address: str, *, must_exist: bool = False) -> SqlStore:
     store = open_store(address, must_exist=must_exist)
     if not isinstance(store, SqlStore):
-        raise StoreError(f"the store {address!r} has nothing to repair: name a database")
+        raise StoreError(f"the store {hide_credentials(address)!r} has nothing to repair: name a database")
     return store

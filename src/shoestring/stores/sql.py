@@ -28,7 +28,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Conflict, DamagedStore, StoreError
 from shoestring.stores import snapshots
 from shoestring.stores.addresses import PASSWORD_VARIABLE
-from shoestring.stores.database import ENTRIES, Database
+from shoestring.stores.database import ENTRIES, LEASES, Database
 from shoestring.stores.lease import SqlLease
 from shoestring.stores.ledger_store import Heartbeat
 from shoestring.stores.rows import NO_SUM, BadRow, Row, follow, verify, write
@@ -98,11 +98,15 @@ class SqlStore:
     def load(self, study: str) -> Ledger | None:
         """Return the study's ledger, with every checksum verified; None if there is no such study."""
         with self._lock, _without_collector():
-            ledger = self._load_snapshot(study)
-            if ledger is not None:
-                return ledger
-            rows = self._read_rows(study, 0)
-            return self._follow(study, None, rows) if rows else None
+            # These are read before the rows, because others may append meanwhile.
+            snapshot = snapshots.read(self.database, study) if _is_name(study) else None
+            least = self._read_least_length(study, snapshot)
+            ledger = self._load_snapshot(snapshot) if snapshot is not None else None
+            if ledger is None and (rows := self._read_rows(study, 0)):
+                ledger = self._follow(study, None, rows)
+            if (count := len(ledger) if ledger is not None else 0) < least:
+                raise self._describe_damage(study, count, f"entry {count} is missing, of {least:,} that were stored")
+            return ledger
 
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
         """Return the ledger with all entries that others have appended since it was read."""
@@ -116,7 +120,10 @@ class SqlStore:
                 return loaded
             if ledger.is_consumed:  # another user of this ledger in the same process has appended to it
                 ledger = ledger.fork()
-            return self._follow(study, ledger, self._read_rows(study, len(ledger)))
+            grown = self._follow(study, ledger, self._read_rows(study, len(ledger)))
+            if (count := len(grown)) < (stored := len(self._known[study].sums)):
+                raise self._describe_damage(study, count, f"entry {count} is missing, of {stored:,} that were stored")
+            return grown
 
     def append(
         self,
@@ -158,6 +165,7 @@ class SqlStore:
     def lease(self, study: str) -> SqlLease:
         """Return the lease of this study; raise StudyInUse if a living process has it."""
         self.database.make_tables()
+        self.database.check_file()
         return SqlLease(self.database, study, self.load)
 
     def close(self) -> None:
@@ -200,6 +208,21 @@ class SqlStore:
         """Return the number of rows of this study, damaged ones included."""
         rows = select(func.count()).select_from(ENTRIES).where(ENTRIES.c.study == study)
         return self.database.attempt(lambda connection: connection.execute(rows).scalar_one())
+
+    def read_least_length(self, study: str) -> int:
+        """Return how many entries the study has at least, as far as its last heartbeat and its snapshot know."""
+        return self._read_least_length(study, snapshots.read(self.database, study))
+
+    def _read_least_length(self, study: str, snapshot: Snapshot | None) -> int:
+        covered = snapshot.seq + 1 if snapshot is not None else 0
+        wanted = select(LEASES.c.entries).where(LEASES.c.study == study)
+        try:
+            if not _is_name(study) or not self.database.has_table(LEASES):
+                return covered
+            leased = self.database.attempt(lambda connection: connection.execute(wanted).scalar_one_or_none())
+        except DamagedStore:
+            return covered  # a heartbeat in a damaged part of the file must not block the study
+        return max(covered, leased) if isinstance(leased, int) else covered
 
     def _read_rows(self, study: str, start: int, end: int | None = None) -> list[Row]:
         wanted = select(*_ROW).where(ENTRIES.c.study == study, ENTRIES.c.seq >= start).order_by(ENTRIES.c.seq)
@@ -255,11 +278,9 @@ class SqlStore:
 
     # snapshots -------------------------------------------------------------------------------------------------------
 
-    def _load_snapshot(self, study: str) -> Ledger | None:
-        """Return the ledger made from a snapshot and the later rows; None if there is no snapshot that can be trusted."""
-        found = snapshots.read(self.database, study) if _is_name(study) else None
-        if found is None:
-            return None
+    def _load_snapshot(self, found: Snapshot) -> Ledger | None:
+        """Return the ledger made from a snapshot and the later rows; None if the snapshot does not fit the rows."""
+        study = found.study
         fetch = cache(partial(self._read_covered_entries, found))
         state = found.read_state(lambda n: [entry for entry in fetch() if isinstance(entry, Order)][:n])
         try:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from urllib.parse import quote
 
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import StoreError
 
 BUSY_S = 30.0  # how long a writer waits for another writer
@@ -36,7 +38,7 @@ class SqliteFile:
         rest = address.partition("://")[2]
         name, _, options = rest.removeprefix("/").partition("?")
         if not rest.startswith("/") or name in ("", ":memory:"):
-            raise StoreError(f"the store {address!r} names no file: write sqlite:///file.db")
+            raise StoreError(f"the store {hide_credentials(address)!r} names no file: write sqlite:///file.db")
         return cls(Path(name).resolve(), options, rescue)
 
     @property
@@ -76,6 +78,44 @@ def copy_file(path: Path, folder: Path) -> Path:
             f"{path} cannot be copied: {error.strerror}; it is read from a copy, because it cannot be written"
         ) from None
     return copy
+
+
+def identify(path: Path) -> tuple[int, int] | None:
+    """Return two numbers that no other file on this machine has; None if there is no such file."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def rescue(connection: sqlite3.Connection, path: Path) -> Path | None:
+    """Copy the file that this connection has open, although it is no longer at `path`; return the copy, None if there is no room.
+
+    The copy is made beside that place, else in the current folder, else in the folder for temporary files.
+    """
+    for folder in (path.parent, Path.cwd(), Path(gettempdir())):
+        names = (f"{path.name}.rescued{ending}" for ending in ("", *(f"-{number}" for number in range(2, 100))))
+        copy = next((folder / name for name in names if not (folder / name).exists()), None)
+        if copy is None:
+            continue
+        try:
+            with closing(sqlite3.connect(copy)) as target:
+                connection.backup(target)
+        except (sqlite3.Error, OSError):
+            with suppress(OSError):
+                copy.unlink(missing_ok=True)
+            continue
+        return copy
+    return None
+
+
+def remove_journals(path: Path) -> None:
+    """Delete the journals of a deleted file: SQLite would apply them to any file that is put in its place."""
+    if identify(path) is None:
+        for ending in ("-shm", *JOURNALS):
+            with suppress(OSError):
+                Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
 def is_filled(path: Path) -> bool:

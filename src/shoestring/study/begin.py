@@ -18,10 +18,11 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import QueuedConfig
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
+from shoestring.core.values.randomness import MAX_QUASI_RANDOM_DIMS
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError
 from shoestring.stores.ledger_store import LedgerStore
-from shoestring.study.journal import Journal
+from shoestring.study.journal import ConflictLimit, Journal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +55,14 @@ class StudyRequest:
         if not isinstance(self.prices, Prices | None):
             raise BudgetError(f"prices={self.prices!r} must be Prices(…), as Prices(validate_epochs=0.5)")
         checks.check_word("direction", self.direction, ("min", "max"))
-        policy = self.policy_object
+        space, policy = self.space if isinstance(self.space, Space) else Space.from_dict(self.space), self.policy_object
         if policy is None:  # the settings may be those of an existing study's policy, so they are not checked here
-            policy = policies.make(policies.DEFAULT, None if isinstance(self.settings, Mapping) else self.settings)
+            policy = policies.make(
+                policies.DEFAULT,
+                _choose_settings(space) if isinstance(self.settings, Mapping | None) else self.settings,
+            )
         definition = StudyDefinition(
-            space=self.space if isinstance(self.space, Space) else Space.from_dict(self.space),
+            space=space,
             budget=Budget(self.budget),
             policy=policy.name,
             settings=_require_storable(policies.settings_of(policy), "setting", f"the policy {policy.name}"),
@@ -84,7 +88,7 @@ class StudyRequest:
             return replace(definition, policy=state.policy, settings=state.settings)
         if self.policy is not None or not self.settings:
             return definition
-        name, own = (policies.DEFAULT, {}) if state is None else (state.policy, state.settings)
+        name, own = (policies.DEFAULT, definition.settings) if state is None else (state.policy, state.settings)
         settings = policies.settings_of(policies.make(name, {**own, **self.settings}))
         return replace(definition, policy=name, settings=_require_storable(settings, "setting", f"the policy {name}"))
 
@@ -94,6 +98,7 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
     checks.check_study_name(name)
     space = request.new_study.space
     configs = [space.validate(config) for config in checks.check_configs("initial", request.initial)]
+    conflicts = ConflictLimit(store, name)
     while True:
         ledger = store.load(name)
         definition = request.complete(ledger)
@@ -106,12 +111,17 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
             with nullcontext() if change is None else store.lease(name):
                 return Journal(store, name, store.append(name, ledger, *entries), change)
         except Conflict:  # another process began or changed the study at this moment
-            continue
+            conflicts.add(len(ledger) if ledger is not None else 0)
 
 
 def queue_notes(configs: Sequence[Config]) -> list[Note]:
     """Return entries that put these configs into the queue; they are tried before those of the policy."""
     return [QueuedConfig(config=config).to_note() for config in configs]
+
+
+def _choose_settings(space: Space) -> dict[str, Any]:
+    """Return settings of the default policy for this space: a model of very many parameters needs memory and learns little."""
+    return {"newcomers": "drawn"} if space.dims > MAX_QUASI_RANDOM_DIMS else {}
 
 
 def _require_storable(body: Mapping[str, Any], part: str, owner: str) -> Mapping[str, Any]:

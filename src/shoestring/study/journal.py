@@ -2,7 +2,7 @@
 
 The loop, `ask` and `tell`, online tuning and reports all read `journal.ledger`, and none of them stores a copy. Other processes
 may append to the same study at the same time. Then `append` raises `Conflict`, `refresh` reads what they wrote, and
-`append_newest` repeats both until it succeeds.
+`append_newest` repeats both until it succeeds. A conflict without a new entry to read is damage, so no repetition is endless.
 """
 
 from __future__ import annotations
@@ -15,12 +15,32 @@ from typing import TypeVar
 
 from shoestring.core.ledger.entries import Amendment, Entry
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.errors import Conflict
+from shoestring.errors import Conflict, DamagedStore
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.ledger_store import Heartbeat, LedgerStore
 
 E = TypeVar("E", bound=Entry)
+_MAX_CONFLICTS = 100  # of one number of entries; several threads may have one each
+
+
+class ConflictLimit:
+    """Ends the repetition of appends: if an entry can neither be stored nor read, the store is damaged."""
+
+    def __init__(self, store: LedgerStore, name: str) -> None:
+        self._store, self._name = store, name
+        self._entries, self._conflicts = 0, 0
+
+    def add(self, entries: int) -> None:
+        """Count a conflict of an append after this number of entries; raise DamagedStore if there were too many."""
+        self._conflicts = self._conflicts + 1 if entries == self._entries else 1
+        self._entries = entries
+        if self._conflicts >= _MAX_CONFLICTS:
+            raise DamagedStore(
+                f"the study {self._name!r} in {self._store.where} is damaged: entry {entries} exists, but cannot be read: "
+                "`shoestring repair` copies the entries before it",
+                entries - 1,
+            )
 
 
 class Journal:
@@ -31,6 +51,7 @@ class Journal:
 
     def __init__(self, store: LedgerStore, name: str, ledger: Ledger, change: Amendment | None = None) -> None:
         self.store, self.name, self._ledger, self.change = store, name, ledger, change
+        self._conflicts = ConflictLimit(store, name)
         self.lock = threading.RLock()  # no two threads may append to the same ledger: the first consumes it
 
     @property
@@ -57,7 +78,11 @@ class Journal:
         """
         with self.lock:
             before = after or self.ledger
-            self._ledger = self.store.append(self.name, before, *entries, heartbeat=heartbeat, durable=durable)
+            try:
+                self._ledger = self.store.append(self.name, before, *entries, heartbeat=heartbeat, durable=durable)
+            except Conflict:
+                self._conflicts.add(len(before))
+                raise
 
     def finish_run(self) -> None:
         """Let the store prepare, at the end of a run, for the next time that the study is opened."""

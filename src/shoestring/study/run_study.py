@@ -88,6 +88,7 @@ class StudyRun:
             )
             study.ending = loop.run()
         if lease.lost:
+            study.journal.refresh()  # raises another error if the store itself is gone
             raise StudyInUse(f"the study {study.name!r} was taken over by another process: this one has stopped")
         return study.ending
 

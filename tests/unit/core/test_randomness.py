@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from shoestring.core.values.randomness import point, points, stream
+from shoestring.core.values.randomness import MAX_QUASI_RANDOM_DIMS, point, points, stream
 
 
 def test_the_same_name_gives_the_same_numbers() -> None:
@@ -72,3 +73,32 @@ def test_points_with_large_numbers() -> None:
 def test_one_point_is_the_same_as_one_of_many(seed: int, dims: int, index: int) -> None:
     many = points(seed, "x", dims, np.array([index, index + 1]))
     assert point(seed, "x", dims, index).tolist() == many[0].tolist()
+
+
+@pytest.mark.parametrize("dims", [MAX_QUASI_RANDOM_DIMS, MAX_QUASI_RANDOM_DIMS + 1, 10_000])
+def test_memory_for_points_grows_with_the_number_of_dimensions_only(dims: int) -> None:
+    tracemalloc.start()
+    one, many = point(5, "x", dims, 3), points(5, "x", dims, np.arange(4))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert one.tolist() == many[3].tolist()
+    assert peak < 30e6
+
+
+def test_points_in_wide_spaces_are_independent_uniform_draws() -> None:
+    dims = MAX_QUASI_RANDOM_DIMS + 1
+    drawn = points(0, "x", dims, np.arange(200))
+    assert drawn.shape == (200, dims)
+    assert len(np.unique(drawn)) == 200 * dims
+    assert abs(drawn.mean() - 0.5) < 0.01
+    assert points(1, "x", dims, np.arange(2)).tolist() != drawn[:2].tolist()
+    assert points(0, "x", dims, np.arange(0)).shape == (0, dims)
+
+
+def test_points_up_to_the_limit_are_quasi_random() -> None:
+    """A change of these numbers would change the trials of stored studies."""
+    drawn = points(7, "configs", MAX_QUASI_RANDOM_DIMS, np.array([1, 50]))[:, [0, 100, 199]]
+    assert drawn.tolist() == [
+        [0.09531965223141015, 0.6469244426572548, 0.15914394112614969],
+        [0.8296946522314101, 0.49518769677060026, 0.7535838430067711],
+    ]

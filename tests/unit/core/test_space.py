@@ -196,6 +196,15 @@ def test_large_finite_spaces_are_not_enumerated() -> None:
     assert Space({f"n{i}": Int(1, 10) for i in range(12)}).size == 10**12
 
 
+def test_ten_thousand_parameters_are_counted_and_listed() -> None:
+    wide = {f"n{i}": Int(1, 10) for i in range(10_000)}
+    assert Space(wide).size == 10**10_000
+    assert next(Space(wide).grid(2)) == dict.fromkeys(sorted(wide), 1)
+    switched = {name: Choice([1, 2], when={"on": True}) for name in wide}
+    assert Space({"on": Choice([False, True]), **switched}).size == 2 * 2**10_000
+    assert next(Space({"on": Choice([False, True]), **switched}).grid(2)) == {"on": False}
+
+
 def test_the_cube_has_a_coordinate_for_each_parameter_that_varies() -> None:
     space = Space({"a": Float(0, 1), "c": Constant("x")})
     assert space.dims == 1

@@ -7,7 +7,10 @@ import hashlib
 import json
 import math
 import re
+import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoestring import policies
-from shoestring.core.ledger.entries import Cost
+from shoestring.core.ledger.entries import Cost, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
@@ -139,6 +142,21 @@ def test_the_best_configuration_can_be_copied(ledger: Ledger) -> None:
     assert json.loads(as_json.text) == dict(ledger.best.config)
     assert f"--layers={ledger.best.config['layers']}" in words.text
     assert (python.text, resume.text) == (repr(dict(ledger.best.config)), "shoestring resume --study s")
+
+
+def test_a_copied_command_line_runs_nothing_that_a_configuration_holds(tmp_path: Path) -> None:
+    options = {"kind": "adam$(touch ran)`touch ran`", "quote": "'; touch ran; '", "flag": True, "a b|c": [1, "*"]}
+    ledger = Ledger(
+        [replace(study().definition, space=Space({name: Choice([value]) for name, value in options.items()}))]
+    )
+    ledger = ledger.append(Order(number=0, trial=0, config=options, until=1))
+    ledger = ledger.append(Receipt(order=0, trial=0, step=1, value=0.5, cost=Cost(train=1.0)))
+    words = list_copyables(read_history("s", ledger), "")[2].text
+    script = f"set -- {words}; printf '%s\\n' \"$@\""
+    printed = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    expected = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+    assert printed.stdout.splitlines() == [f"--{name}={value}" for name, value in expected.items()]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_trained_step_is_drawn_once(ledger: Ledger) -> None:

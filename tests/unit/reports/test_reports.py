@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from dataclasses import replace
 from typing import Any
@@ -55,6 +56,20 @@ def test_metrics_are_in_every_report() -> None:
     assert "metrics.accuracy" in export.as_csv([row]).splitlines()[0]
     assert "accuracy=0.875, f1=0.5" in render(messages.order_report(ledger, ledger.orders[0]))
     assert "step 1" in render(messages.order_report(ledger, ledger.orders[0]))
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-0.5;=1", "--1", "-", "=\r=1"]
+)
+def test_no_cell_of_a_csv_file_is_a_formula(text: str) -> None:
+    (cell,) = list(csv.reader(io.StringIO(export.as_csv([{"config.kind": text}]), newline="")))[1]
+    assert cell == f"'{text}"
+
+
+@pytest.mark.parametrize("value", [-0.5, -3, "-0.5", "+1e-3", "-.5E+2", "a=1", "", None, True])
+def test_numbers_and_plain_texts_of_a_csv_file_are_not_changed(value: object) -> None:
+    (cell, _) = list(csv.reader(io.StringIO(export.as_csv([{"config.kind": value, "value": 1}]))))[1]
+    assert cell == ("" if value is None else str(value))
 
 
 def test_equal_failures_are_counted_once_and_five_kinds_are_shown() -> None:

@@ -457,6 +457,35 @@ def test_code_that_fails_to_import_in_the_worker_is_an_error_of_one_line(tmp_pat
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize(("deaths", "workers"), [(2, 1), (2, 2), (3, 1), (99, 2)])
+def test_a_worker_that_dies_while_importing_is_replaced_twice(tmp_path: Path, deaths: int, workers: int) -> None:
+    """As if the system had killed it for its memory."""
+    (tmp_path / "job.py").write_text(
+        "import multiprocessing, os, signal\n"
+        f"if multiprocessing.parent_process() is not None and len(os.listdir({str(tmp_path / 'died')!r})) < {deaths}:\n"
+        f"    os.mkdir(os.path.join({str(tmp_path / 'died')!r}, str(os.getpid())))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def train(config): return config['x']\n"
+    )
+    (tmp_path / "died").mkdir()
+    words = ["run", "job.py:train", "-p", "x={float=[0,1]}", "--budget", "4 epochs", "--runner", "process", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "shoestring", *words, "--workers", str(workers)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    if deaths < 3:
+        assert done.returncode == 0, done.stderr
+        return
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("WorkersDied: 3 worker processes died while they imported the training code")
+    assert "was ended by SIGKILL (out of memory?)" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 SCRIPT = """
 import os, sys, time
 from pathlib import Path

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, chdir, closing
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.stores import database
 from shoestring.stores import sqlite_file as files
+from shoestring.stores.addresses import open_store
 from shoestring.stores.database import read_server_address
 from shoestring.stores.sql import SqlStore
 from shoestring.study.study import Study
@@ -562,6 +563,37 @@ def test_a_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatc
     for address in (bare, "postgresql://me:***@127.0.0.1:1/db"):
         assert read_server_address(address).password == "p@ss/word"
     assert read_server_address("postgresql://me:own@127.0.0.1:1/db").password == "own"
+
+
+def test_a_password_among_the_parameters_is_used_and_hidden() -> None:
+    pytest.importorskip("psycopg")
+    store = SqlStore("postgresql://me@127.0.0.1:1/db?password=h%40sh&application_name=me%40work&sslpassword=hush")
+    assert store.has_password
+    assert store.where == "postgresql+psycopg://me@127.0.0.1:1/db?application_name=me%40work"
+    url = read_server_address(store.address)
+    assert (url.password, url.query["sslpassword"]) == ("h@sh", "hush")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgres://me:hush@127.0.0.1:1/db",
+        "postgresql://me:hush@127.0.0.1:port/db",
+        "postgresql://me:hush@hush@127.0.0.1:1/db",
+        "postgresql://me:hu?sh@127.0.0.1:1/db",
+        "postgresql://127.0.0.1:1/db?password=hu@hush",
+        "postgresql//me:hush@127.0.0.1:1/db",
+        "postgresql://127.0.0.1:port/db?password=hush",
+        "host=127.0.0.1 port=1 password=hush",
+        "postgresql://me:hush@127.0.0.1:1/db\n",
+    ],
+)
+def test_an_address_that_cannot_be_used_does_not_show_its_password(address: str, tmp_path: Path) -> None:
+    with chdir(tmp_path), pytest.raises(StoreError) as caught:
+        open_store(address).load("s")
+    assert "hush" not in str(caught.value)
+    assert "***" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_address_of_a_store_can_be_used_again(monkeypatch: pytest.MonkeyPatch) -> None:

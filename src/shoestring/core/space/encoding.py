@@ -128,7 +128,7 @@ class Encoding:
         self._is_choice = np.array([isinstance(p, Choice) for p in self._parameters], dtype=bool)
         self._options = np.array([len(p.options) for p in self._parameters if isinstance(p, Choice)], dtype=float)
         self.optional = tuple(name for name, p in space.parameters.items() if self._can_be_absent(name, p))
-        place = {name: j for j, name in enumerate(names)}
+        self._place = place = {name: j for j, name in enumerate(names)}
         # (position in `optional`, cube dimension); an optional constant of a listed space has an activity, but no dimension
         self._optional_dims = [(k, place[name]) for k, name in enumerate(self.optional) if name in place]
         self.numbers = np.flatnonzero(~self._is_choice)
@@ -253,8 +253,7 @@ class Encoding:
         if isinstance(parameter, Constant):
             return np.full(snapped.shape[0], any(is_same(parameter.value, value) for value in wanted))
         numbers = [parameter.index(v) if isinstance(parameter, Choice) else int(v) for v in wanted]
-        place = self.space.cube_names.index(parent)
-        return np.isin(_values(parameter, snapped[:, place]), numbers)
+        return np.isin(_values(parameter, snapped[:, self._place[parent]]), numbers)
 
     # what a model sees -----------------------------------------------------------------------------------------------
 

@@ -328,7 +328,10 @@ class Space:
         bound = math.prod(parameter.size for parameter in self.parameters.values())
         if bound == math.inf:
             return bound
-        counted = sum(1 for _ in islice(self.grid(_MAX_COUNTED), _MAX_COUNTED + 1))
+        always_active = [p.size for name, p in self.parameters.items() if not self._when[name]]
+        if math.prod(min(size, _MAX_COUNTED) for size in always_active) > _MAX_COUNTED:
+            return bound
+        counted = sum(1 for _ in islice(self._walk_grid(_MAX_COUNTED), _MAX_COUNTED + 1))
         return bound if counted > _MAX_COUNTED else counted
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
@@ -348,19 +351,32 @@ class Space:
         if self.rows is not None:
             yield from (dict(row) for row in self.rows)
             return
-        levels = [self.parameters[name].levels(points) for name in self._order]
+        for config in self._walk_grid(points):
+            yield {name: config[name] for name in self.parameters if name in config}
 
-        def combine(depth: int, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-            """Yield all configs that begin with these values of the first `depth` parameters."""
-            if depth == len(self._order):
-                yield {name: config[name] for name in self.parameters if name in config}
-            elif self._is_active(name := self._order[depth], config):
-                for value in levels[depth]:
-                    yield from combine(depth + 1, {**config, name: value})
-            else:
-                yield from combine(depth + 1, config)
+    def _walk_grid(self, points: int) -> Iterator[Config]:
+        """Yield the configs of `grid`. It is one dict that changes, so that a step costs only what differs."""
+        config: dict[str, Any] = {}
+        left: list[Iterator[Any]] = []  # values still to come, of each parameter of `_order` that has its turn
 
-        yield from combine(0, {})
+        def set_next() -> bool:
+            """Give the last parameter of `left` its next value; return False if there is none."""
+            name = self._order[len(left) - 1]
+            config.pop(name, None)
+            for value in left[-1]:
+                config[name] = value
+                return True
+            return False
+
+        while True:
+            for name in self._order[len(left) :]:
+                left.append(iter(self.parameters[name].levels(points) if self._is_active(name, config) else ()))
+                set_next()
+            yield config
+            while left and not set_next():
+                left.pop()
+            if not left:
+                return
 
     # the unit cube ---------------------------------------------------------------------------------------------------
 
@@ -481,15 +497,15 @@ class Space:
         return conditions
 
     def _sort_parents_first(self) -> list[str]:
-        order: list[str] = []
+        order: dict[str, None] = {}
         remaining = list(self.parameters)
         while remaining:
             ready = [name for name in remaining if all(parent in order for parent in self._when[name])]
             if not ready:
                 raise SpaceError(f"the conditions of {', '.join(remaining)} form a circle: remove one")
-            order += ready
+            order |= dict.fromkeys(ready)
             remaining = [name for name in remaining if name not in order]
-        return order
+        return list(order)
 
     def _is_active(self, name: str, config: Config) -> bool:
         return all(

@@ -12,6 +12,10 @@ Halton algorithm in R", arXiv:1706.02808.
 Point i in dimension j is the number 0.a₁a₂a₃… in base pⱼ (the j-th prime), where i = …a₃a₂a₁ in that base and every position of
 every dimension has its own random permutation. Any single point can be computed without the points before it, which a policy
 without memory needs. Scrambling removes the stripes that plain Halton sequences show in high dimensions.
+
+The permutations of all dimensions together grow faster than the square of their number, and in base pⱼ only runs of pⱼ points
+are spread evenly. So in more than `MAX_QUASI_RANDOM_DIMS` dimensions the points are independent uniform draws, and each point has
+a stream of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ def stream(seed: int, name: str, *numbers: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
 
 
+# The last prime is then 1,223: few studies have as many trials as that dimension needs to be spread evenly. The tables of one
+# sequence then need 18 MB; with 1,000 dimensions they would need 520 MB.
+MAX_QUASI_RANDOM_DIMS = 200
 _RESOLUTION = 2.0**-32  # digits below this are left out; they would matter only after 2**32 points
 
 
@@ -47,6 +54,8 @@ def _scramble(seed: int, name: str, dims: int) -> list[tuple[int, NDArray[np.int
 
 def points(seed: int, name: str, dims: int, indices: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the points with the numbers `indices` (n,) of the sequence (seed, name, dims), as (n, dims) in [0, 1)."""
+    if dims > MAX_QUASI_RANDOM_DIMS:
+        return np.array([_draw(seed, name, dims, int(index)) for index in indices]).reshape(len(indices), dims)
     out = np.empty((len(indices), dims))
     for j, (p, permutations, powers) in enumerate(_scramble(seed, name, dims)):
         digits = indices[:, None] // powers % p  # (n, digits), least significant first
@@ -58,6 +67,8 @@ def points(seed: int, name: str, dims: int, indices: NDArray[np.int64]) -> NDArr
 
 def point(seed: int, name: str, dims: int, index: int) -> NDArray[np.float64]:
     """Return one point, bit for bit equal to that of `points`, without the overhead of arrays: a new trial needs only one."""
+    if dims > MAX_QUASI_RANDOM_DIMS:
+        return _draw(seed, name, dims, index)
     out = []
     for p, permutations, weights, zeros, whole in _digit_table(seed, name, dims):
         total, k, rest = 0, 0, index
@@ -67,6 +78,11 @@ def point(seed: int, name: str, dims: int, index: int) -> NDArray[np.float64]:
             k += 1
         out.append((total + zeros[k]) / whole)
     return np.array(out)
+
+
+def _draw(seed: int, name: str, dims: int, index: int) -> NDArray[np.float64]:
+    """Return point `index` of a sequence whose points are independent, (dims,)."""
+    return stream(seed, name, dims, index).random(dims)
 
 
 _Digits = tuple[int, list[list[int]], list[int], list[int], int]

@@ -21,6 +21,7 @@ from shoestring.core.ledger.entries import Cost, Direction, Entry, Order, Receip
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Space
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import SpaceError, StudyError
 from shoestring.integrations.optional import import_optional
 from shoestring.integrations.optuna.spaces import to_distributions, to_parameter, to_params
@@ -69,7 +70,7 @@ def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
             study = _optuna.create_study(storage=_storage(where), study_name=name, direction=direction)
         except _optuna.exceptions.DuplicatedStudyError:
             raise StudyError(
-                f"{where!r} already holds a study {name!r}: give another file or database, or delete that study"
+                f"{hide_credentials(where)!r} already holds a study {name!r}: give another file or database, or delete that study"
             ) from None
     state = ledger.state
     study.set_user_attr("policy", state.policy)

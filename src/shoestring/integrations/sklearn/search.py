@@ -28,6 +28,7 @@ from shoestring.core.ledger.entries import Entry, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice
 from shoestring.core.space.space import Space
+from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import BudgetError, StudyError
 from shoestring.integrations.sklearn.folds import Folds, StepKind, step_kind_of
 from shoestring.integrations.sklearn.results import (
@@ -418,8 +419,9 @@ def _describe_target(folds: Folds, store: str, name: str) -> dict[str, Any]:
     target = {"name": f"BudgetSearchCV({type(folds.estimator).__name__})", "fingerprint": _fingerprint(folds)}
     stored = open_store(store).load(name)
     if stored is not None and has_code_changed(stored.definition.target, target):
+        where = hide_credentials(str(store))
         raise StudyError(
-            f"the search {name!r} in {store!r} had other rows or folds, or another estimator: give another name=… (a cv that "
+            f"the search {name!r} in {where!r} had other rows or folds, or another estimator: give another name=… (a cv that "
             "shuffles needs a random_state)"
         )
     return target

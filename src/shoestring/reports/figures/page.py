@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
@@ -128,7 +129,8 @@ def list_copyables(history: StudyHistory, resume_command: str, citation: str | N
     copies = []
     if best is not None:
         config = dict(best.best_config or best.config)
-        options = " ".join(f"--{name}={json.dumps(v) if not isinstance(v, str) else v}" for name, v in config.items())
+        values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in config.items()}
+        options = shlex.join(f"--{name}={value}" for name, value in values.items())
         copies = [
             Copyable("best configuration, Python", repr(config)),
             Copyable("best configuration, JSON", json.dumps(config)),

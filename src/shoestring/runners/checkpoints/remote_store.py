@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
+from shoestring.core.values.credentials import hide_credentials, is_secret_name
 from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line
 from shoestring.runners.checkpoints.archive import remove, unpack, write_archive
 from shoestring.runners.checkpoints.checkpoint_store import (
@@ -44,12 +45,13 @@ class RemoteStore:
     def __init__(self, url: str) -> None:
         if (kind := url.partition("://")[0]) not in _KINDS:
             raise RunnerError(
-                f"the place for checkpoints, {one_line(url)}, is of a kind that is not supported, {kind!r}. "
+                f"the place for checkpoints, {one_line(hide_credentials(url))}, is of a kind that is not supported, {kind!r}. "
                 f"{did_you_mean(kind, _KINDS)}"
             )
-        if urlsplit(url).password is not None:
+        parts = urlsplit(url)
+        if parts.password is not None or any(is_secret_name(name) for name, _ in parse_qsl(parts.query)):
             raise RunnerError(
-                f"the place for checkpoints, {_hide_password(url)}, holds a password, which the study would store: give it "
+                f"the place for checkpoints, {hide_credentials(url)}, holds a password, which the study would store: give it "
                 "to fsspec on each machine, in the environment or in its configuration file"
             )
         self.where = url.rstrip("/")
@@ -227,8 +229,3 @@ def _read_time(facts: Mapping[str, Any]) -> float:
         if isinstance(found, int | float):
             return float(found)
     return 0.0
-
-
-def _hide_password(url: str) -> str:
-    parts = urlsplit(url)
-    return url.replace(f":{parts.password}@", ":…@")

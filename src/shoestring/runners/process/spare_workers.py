@@ -7,10 +7,11 @@ each device. A process that is not needed any more is asked to end; the runner d
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from shoestring.errors import RunnerError
+from shoestring.core.ledger.order_closing import MAX_DEATHS
+from shoestring.errors import RunnerError, WorkersDied
 from shoestring.runners.process.process_group import GroupGuard
 from shoestring.runners.process.worker import UNGUARDED, WorkerProcess, stop
 
@@ -32,14 +33,28 @@ class SpareWorkers:
         """Start a process on each of these devices, all at once, and wait until they have imported the training code.
 
         Return whether that code can save, None if that is not known yet, and how many seconds the slowest process took.
-        Code that cannot be imported raises a RunnerError here, before anything is trained.
+        Code that cannot be imported raises a RunnerError here, before anything is trained. A process that dies meanwhile is
+        replaced; the third death raises WorkersDied.
         """
-        can_save, longest_s = None, 0.0
+        can_save, longest_s, deaths = None, 0.0, 0
         self.spares += [self._start(device) for device in devices]
-        for spare in self.spares:
+        waiting = list(self.spares)
+        while waiting:
+            spare = waiting.pop(0)
             message = spare.receive()
-            if message is None or message["is"] == "unusable":
-                raise RunnerError(_explain_unusable(spare, message))
+            if message is None:
+                deaths += 1
+                how = _explain_death(spare)
+                self.remove(spare)
+                if deaths >= MAX_DEATHS:
+                    raise WorkersDied(how)
+                waiting.append(self._start(spare.device))
+                self.spares.append(waiting[-1])
+                continue
+            if message["is"] == "unusable":
+                raise RunnerError(
+                    f"the training code cannot be imported in a worker process: {message['text']}: make it importable"
+                )
             spare.note_ready(message)
             can_save = message["can_save"]
             longest_s = max(longest_s, time.monotonic() - spare.started_at)
@@ -100,13 +115,12 @@ class SpareWorkers:
         return WorkerProcess(self._target, self._guard, device)
 
 
-def _explain_unusable(spare: WorkerProcess, message: Mapping[str, Any] | None) -> str:
-    if message is not None:
-        return f"the training code cannot be imported in a worker process: {message['text']}: make it importable"
+def _explain_death(spare: WorkerProcess) -> str:
+    """Return why a process that never became ready has ended; raise RunnerError if its main script is the cause."""
     how = spare.describe_exit()
     if spare.exit_code == UNGUARDED:
-        return (
+        raise RunnerError(
             "the main script starts tuning when it is imported, and every worker process has to import it: "
             'put the call under  if __name__ == "__main__":'
         )
-    return f"a worker process {how} while it imported the main script: see its message above"
+    return f"{MAX_DEATHS} worker processes died while they imported the training code; the last one {how}: see above for messages"

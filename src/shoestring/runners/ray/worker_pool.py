@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shoestring.errors import RunnerError, one_line, warn
+from shoestring.errors import RunnerError, WorkersDied, one_line, warn
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.ray.actors import (
     count_room,
@@ -126,7 +126,7 @@ class WorkerPool:
             if self.ready and waited_s > _MORE_WORKERS_S:
                 return  # other programs use the cluster, too
             if self._start_deaths >= _MAX_START_DEATHS:
-                raise RunnerError(f"workers on the Ray cluster die before they can be used: {self.last_death}")
+                raise WorkersDied(f"workers on the Ray cluster die before they can be used: {self.last_death}")
             if waited_s > self._cluster.start_within_s:
                 raise RunnerError(
                     f"the Ray cluster had no room for {waited_s:.0f} s: {describe_resources(self._cluster)}; ask for less of "
