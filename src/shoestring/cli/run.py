@@ -24,7 +24,6 @@ from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count, printable
 from shoestring.reports import facts, messages
 from shoestring.reports.progress import Progress
-from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.runner import Runner
 from shoestring.stores.addresses import PASSWORD_VARIABLE, open_store
 from shoestring.study.loop import Ending
@@ -120,11 +119,8 @@ def resume_command(
 
 def _run(study: Study, job: Job, options: RunOptions, store: str, *, as_json: bool) -> int:
     """Run the study, print the result, and return the exit code."""
-    signals: list[int] = []
-    options = replace(options, should_stop=lambda: bool(signals))
     run = StudyRun(study, job.code_or_runner(study.ledger, study.checkpoints), options)
-    in_this_process = isinstance(run.runner, LocalRunner)
-    with _stop_on_signals(signals, run.view, finishes_step=in_this_process):
+    with run.stop_on_signals(_SIGNALS):
         with run.view:
             if hasattr(study.store, "on_outage"):  # a database may make the run wait
                 study.store.on_outage = run.view.announce
@@ -137,12 +133,12 @@ def _run(study: Study, job: Job, options: RunOptions, store: str, *, as_json: bo
                 ending = Ending("stopped", "", study.ledger)
             _ignore_signals()  # a third signal must not interrupt the output
             last_line = messages.describe_ending(
-                study.ledger, ending.reason, ending.text, in_this_process=in_this_process
+                study.ledger, ending.reason, ending.text, in_this_process=run.trains_here
             )
             run.view.end(last_line)
         is_quiet = options.progress is False
         code = _report_ending(study, job, store, ending, as_json=as_json, last_line=None if is_quiet else last_line)
-    return STOPPED + signals[-1] if signals and ending.reason == "stopped" else code
+    return STOPPED + run.signals[-1] if run.signals and ending.reason == "stopped" else code
 
 
 # before and during a run ---------------------------------------------------------------------------------------------
@@ -196,27 +192,6 @@ class _SavingNotice:
         self._is_known = True
         if not self._runner.can_save and ledger.max_steps > 1:
             self._view.announce(_describe_no_saving(self._job))
-
-
-@contextlib.contextmanager
-def _stop_on_signals(signals: list[int], view: Progress, *, finishes_step: bool) -> Iterator[None]:
-    """Append Ctrl-C and SIGTERM to `signals`; the second one raises KeyboardInterrupt.
-
-    After the first, the run ends and trials are paused: at once, or after the present step if it runs in this process.
-    """
-
-    def handle(number: int, frame: Any) -> None:
-        signals.append(number)
-        if len(signals) > 1:
-            raise KeyboardInterrupt
-        view.announce("stopping after this step; press Ctrl-C again to stop at once" if finishes_step else "stopping")
-
-    former = {number: signal.signal(number, handle) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pandas
 
     from shoestring.study.retrain import RetrainResult
+    from shoestring.study.run_study import StudyRun
 
 
 class Study:
@@ -98,6 +99,7 @@ class Study:
         place = journal.ledger.definition.target.get("checkpoints")
         self.checkpoints = locate_checkpoints(journal.store, journal.name, place)
         self.ending: Ending | None = None
+        self.present_run: StudyRun | None = None  # the run that `stop` ends
         self._thinking: Thinking | None = None  # made by the first `ask`
 
     def __repr__(self) -> str:
@@ -408,7 +410,7 @@ class Study:
         -------
         Ending
             Why the run ended: `reason` is "budget" (it is spent), "policy" (nothing is left to train), "deadline", "stopped"
-            (by the user) or "failing" (the same failure came again and again).
+            (by Ctrl-C, `stop` or `should_stop`) or "failing" (the same failure came again and again).
 
         Raises
         ------
@@ -418,6 +420,8 @@ class Study:
             If another process runs the study.
         RunnerError
             If the training code or an option does not fit the runner.
+        KeyboardInterrupt
+            At the second Ctrl-C. The first one ends the run as `stop` does, if nothing else in this process handles Ctrl-C.
         """
         options = RunOptions(
             workers=workers,
@@ -433,6 +437,15 @@ class Study:
         if not is_runner(train):
             count_steps(train, self.ledger.max_steps)
         return run_study(self, train, options)
+
+    def stop(self) -> None:
+        """Ask the present run of this study to end; any thread may call this. Without a run, nothing happens.
+
+        A step that is trained in this process is finished first; in other processes it is interrupted. Then trials are paused,
+        and `tune` or `run` returns with `ending.reason == "stopped"`. A later `run` continues the study.
+        """
+        if (run := self.present_run) is not None:
+            run.stop()
 
     def retrain_cost(self) -> str:
         """Return the cost of `retrain_best` in the unit of the budget, estimated from the recorded steps.

@@ -128,6 +128,10 @@ def tune(
         stored then.
     StudyInUse
         If another process runs the stored study.
+    KeyboardInterrupt
+        At the second Ctrl-C. The first one finishes the step that is trained in this process, or interrupts the steps in other
+        processes; then the study is returned, with `study.ending.reason == "stopped"`. In a thread, or where something else
+        handles Ctrl-C (such as asyncio), nothing is changed; `study.stop()` always works.
 
     Warns
     -----
