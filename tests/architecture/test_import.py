@@ -10,7 +10,9 @@ import pytest
 HEAVY = ("scipy", "sqlalchemy", "torch", "ray", "optuna", "plotly", "pandas", "sklearn", "click", "rich", "psycopg")
 IMPORT = "import shoestring"
 USE_NAMES = "import shoestring; [getattr(shoestring, name) for name in shoestring.__all__]"
-IN_MEMORY = "from shoestring import Float, tune; tune(lambda c: c['x'], {'x': Float(0, 1)}, '9 epochs')"
+IN_MEMORY = (
+    "from shoestring import Float, tune; tune(lambda c: c['x'], {'x': Float(0, 1)}, '9 epochs', store=':memory:')"
+)
 
 
 @pytest.mark.parametrize("code", [IMPORT, USE_NAMES, IN_MEMORY], ids=["import", "all names", "a study in memory"])

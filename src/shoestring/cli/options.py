@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from shoestring import policies
-from shoestring.stores.addresses import DEFAULT_STORE
+from shoestring.stores.addresses import DEFAULT_STORE, IN_MEMORY
 
 SUCCESS, FAILED, NO_RESULT, DIFFERENT_VALUE = 0, 1, 3, 4  # exit codes; click's own code for wrong usage is 2
 STOPPED = 128  # plus the number of the signal
@@ -31,6 +31,12 @@ def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return store_option(function)
 
 
+def _require_file(ctx: click.Context, option: click.Parameter, store: str) -> str:
+    if store == IN_MEMORY:
+        raise click.BadParameter("the command would lose the study at its end: name a file", ctx, option)
+    return store
+
+
 def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--store",
@@ -38,6 +44,7 @@ def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         envvar="SHOESTRING_STORE",
         show_envvar=True,
+        callback=_require_file,
         help="SQLite file or postgresql:// address; its password may be in SHOESTRING_STORE_PASSWORD.",
     )(function)
 

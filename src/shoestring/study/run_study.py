@@ -27,6 +27,7 @@ from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.make import RunnerOptions, make_runner
 from shoestring.runners.runner import is_runner
 from shoestring.stores.in_memory import MemoryStore
+from shoestring.stores.unnamed import MAX_AGE_DAYS, is_unnamed
 from shoestring.study.interrupts import find_free_signals, stop_on_signals
 from shoestring.study.loop import Ending, Loop, Observer
 
@@ -149,15 +150,31 @@ def run_study(study: Study, train: Any, options: RunOptions) -> Ending:
     has_runner = is_runner(train)
     run = StudyRun(study, train, replace(options, progress=False, workers=None) if has_runner else options)
     observer = warn_of_notes if type(run.view) is SilentProgress and not has_runner else None
+    place = find_temporary_file(study) if options.progress is not False else None
     try:
         with run.stop_on_ctrl_c(), run.view:
+            if place is not None:
+                announce_anyway(run.view, describe_temporary_file(place))
             ending = run.spend(observer=observer)
+            if place is not None and not run.signals:
+                announce_anyway(run.view, f"to open or continue this study later: store={place!r}")
     finally:
         if run.signals:
             describe_stop(study)
     if not has_runner:
         report_problems(study, ending)
     return ending
+
+
+def find_temporary_file(study: Study) -> str | None:
+    """Return the file of a study whose user named no store; None for other studies."""
+    path = getattr(study.store, "path", None)
+    return str(path) if is_unnamed(path) else None
+
+
+def describe_temporary_file(place: str) -> str:
+    """Return where the study is stored, and for how long."""
+    return f"the study is stored in {place}, which is deleted when nobody has used it for {MAX_AGE_DAYS} days"
 
 
 def describe_stop(study: Study) -> None:

@@ -48,7 +48,8 @@ class Study:
     `tune` returns a study; `Study.open` reads one from a store, and `Study.begin` begins one without training.
 
     A study can be pickled. The pickle of a stored study holds the address of its store (with the password, if the address
-    has one) and reads the study again where it is unpickled. The pickle of a study in memory holds a copy of all entries.
+    has one) and reads the study again where it is unpickled. The pickle of a study in memory, or in a temporary file, holds a
+    copy of all entries.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ class Study:
         name : str, optional
             The name of the study in its store.
         store : str or LedgerStore, optional
-            Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: only in memory.
+            Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None or ":memory:": only in memory.
         max_steps : int, optional
             The number of steps of a full training.
         direction : {"min", "max"}, optional

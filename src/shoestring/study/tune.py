@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from shoestring.runners.make import count_steps, describe_code
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.stores.ledger_store import LedgerStore
+from shoestring.stores.unnamed import delete_unnamed, make_unnamed_file
 from shoestring.study.loop import Observer
 from shoestring.study.run_study import RunOptions, run_study
 from shoestring.study.study import Study
@@ -96,8 +99,9 @@ def tune(
     name : str, optional
         The name of the study in its store.
     store : str or LedgerStore, optional
-        Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: only in memory, so the study
-        is lost when the process ends.
+        Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: in a new file in a temporary
+        folder, which is named at the start and at the end and is deleted when it was not used for two weeks; `store=` with
+        the name of this file continues the study. ":memory:": in no file, so the study is lost when the process ends.
     seed : int, optional
         The seed of all random choices. None: the seed of the stored study; in a new study, a random one.
     prices : Prices, optional
@@ -106,7 +110,8 @@ def tune(
     initial : sequence of mapping, optional
         Configurations to try before those of the policy.
     progress : bool, optional
-        True shows the progress, False does not. None: only in a terminal or a notebook.
+        True shows the progress, False shows nothing. None: only in a terminal or a notebook; elsewhere only the name of a
+        temporary file is printed (on standard error).
     observe : callable, optional
         Called as `observe(ledger, entry)` for each new entry of the ledger, and several times a second with `None` as the
         entry while nothing happens.
@@ -164,11 +169,11 @@ def tune(
         observe=observe,
         progress=progress,
     )
-    study = Study.begin(
+    begin = partial(
+        Study.begin,
         space,
         budget,
         name=name,
-        store=store,
         max_steps=count_steps(train, max_steps),
         direction=direction,
         policy=policy,
@@ -179,5 +184,23 @@ def tune(
         initial=initial,
         target=describe_code(train) | make_location_entry(checkpoints),
     )
-    run_study(study, train, options)
+    if store is not None:
+        study = begin(store=store)
+        run_study(study, train, options)
+        return study
+    with _open_temporary_file(name, begin) as study:
+        run_study(study, train, options)
     return study
+
+
+@contextmanager
+def _open_temporary_file(name: str, begin: Callable[..., Study]) -> Iterator[Study]:
+    """Begin a study in a new temporary file, and close the file at the end: programs may keep hundreds of studies."""
+    file = make_unnamed_file(checks.check_study_name(name))
+    try:
+        study = begin(store=str(file))
+    except BaseException:
+        delete_unnamed(file)
+        raise
+    with closing(study.store):  # type: ignore[type-var]  # the store of a file can be closed; it opens again when needed
+        yield study

@@ -352,3 +352,8 @@ def test_a_report_shows_the_chosen_decision(shoestring: Shoestring, tmp_path: Pa
     shoestring(*run("unlucky", "9 epochs"))
     several = shoestring("report", "--order", "1", *STORE, code=2)
     assert "--order 1 is for one study: give its name, one of train, unlucky" in several.err
+
+
+def test_the_command_line_needs_a_file(shoestring: Shoestring) -> None:
+    found = shoestring("status", "--store", ":memory:", code=2).err
+    assert "the command would lose the study at its end: name a file" in found

@@ -199,8 +199,8 @@ def test_stop_ends_the_present_run(capfd: pytest.CaptureFixture[str]) -> None:
 
     assert study.run(Code(7, stop).train).reason == "stopped"
     assert study.spent == 7
-    assert finish(study) == whole()
     assert capfd.readouterr() == ("", "")
+    assert finish(study) == whole()
 
 
 # hosts that handle signals themselves ------------------------------------------------------------------------------------

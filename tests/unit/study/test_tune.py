@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import pickle
 import re
+import shutil
+import stat
 import subprocess
 import sys
 import warnings
@@ -16,9 +19,10 @@ import pytest
 
 from shoestring import Float, Space, Study, tune
 from shoestring.core.ledger.entries import Amendment, Cost, Order, Receipt
-from shoestring.errors import RunnerError, StudyError, TrainingFailed
+from shoestring.errors import RunnerError, StoreError, StudyError, TrainingFailed
 from shoestring.runners.make import RunnerOptions
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+from shoestring.stores.in_memory import MemoryStore
 from shoestring.study import run_study
 from shoestring.study.loop import Ending
 from shoestring.study.run_study import report_problems
@@ -244,9 +248,98 @@ def test_a_study_runs_a_runner() -> None:
 
 
 def test_nothing_is_shown_outside_terminals_and_notebooks(capfd: pytest.CaptureFixture[str]) -> None:
-    tune(loss, SPACE, "5 epochs")
+    tune(loss, SPACE, "5 epochs", store=":memory:")
     tune(loss, SPACE, "5 epochs", progress=False)
     assert capfd.readouterr() == ("", "")
+
+
+# the file of a study whose user named no store ---------------------------------------------------------------------------
+
+
+def test_a_study_without_a_store_survives_its_process(tmp_path: Path) -> None:
+    program = (
+        "import os\n"
+        "from shoestring import tune\n"
+        "def train(config):\n"
+        "    for step in range(5):\n"
+        "        if step == 3:\n"
+        "            os.kill(os.getpid(), 9)\n"
+        "        yield config['x'] / (step + 1)\n"
+        "tune(train, {'x': {'float': [0.0, 1.0]}}, '20 epochs', max_steps=5, seed=1, policy='random_search')\n"
+    )
+    environment = {**os.environ, "SHOESTRING_STUDIES": str(tmp_path / "studies")}
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    (file,) = tmp_path.glob("studies/study-*/study.db")
+    assert killed.stderr == (
+        f"the study is stored in {file}, which is deleted when nobody has used it for 14 days\n"  # named at the start
+    )
+    assert Study.open(store=str(file)).spent == 3
+    study = tune(curve, SPACE, "20 epochs", max_steps=5, store=str(file))
+    assert study.spent == 20
+
+
+def test_the_file_of_a_study_without_a_store_is_named_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    study = tune(curve, SPACE, "9 epochs", max_steps=5)
+    first, last = capfd.readouterr().err.splitlines()
+    assert first.startswith(f"the study is stored in {study.store.where}, which is deleted when")
+    assert last == f"to open or continue this study later: store={study.store.where!r}"
+    assert len(Study.open(store=study.store.where).ledger) == len(study.ledger)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_only_the_user_can_read_the_file_of_a_study_without_a_store() -> None:
+    study = tune(Saved, SPACE, "9 epochs", max_steps=5)
+    file = Path(study.store.where)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert study.best is not None
+    assert study.best.checkpoint is not None
+    assert study.best.checkpoint.is_relative_to(file.parent)
+
+
+class Saved(Trainer):
+    def save(self, path: Path) -> None:
+        path.write_text(repr(self.x))
+
+    def load(self, path: Path) -> None:
+        self.x = float(path.read_text())
+
+
+def test_memory_keeps_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHOESTRING_STUDIES", str(tmp_path))
+    study = tune(curve, SPACE, "9 epochs", max_steps=5, store=":memory:")
+    assert isinstance(study.store, MemoryStore)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreError, match="store ':memory:' is a new one in memory, so there is no study in it"):
+        Study.open(store=":memory:")
+
+
+def test_a_study_that_cannot_begin_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHOESTRING_STUDIES", str(tmp_path))
+    with pytest.raises(StudyError, match="seed"):
+        tune(loss, SPACE, "9 epochs", seed=-1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux lists open files")
+def test_many_studies_without_a_store_keep_no_files_open() -> None:
+    studies = [tune(loss, SPACE, "2 epochs") for _ in range(3)]
+    opened = {os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if _is_link(name)}
+    assert not opened & {study.store.where for study in studies}
+    assert studies[0].run(loss).reason == "budget"
+
+
+def _is_link(name: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{name}")
+
+
+def test_a_pickle_of_a_study_without_a_store_does_not_need_its_file() -> None:
+    study = tune(loss, SPACE, "2 epochs")
+    pickled = pickle.dumps(study)
+    shutil.rmtree(Path(study.store.where).parent)
+    again: Study = pickle.loads(pickled)
+    assert again.spent == 2
+    assert again.best == study.best
 
 
 def test_progress_true_shows_the_progress(capfd: pytest.CaptureFixture[str]) -> None:
