@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shoestring.core.ledger.budget import read_duration_s
-from shoestring.core.ledger.entries import Amendment, Entry, Note
+from shoestring.core.ledger.entries import Amendment, Entry, Note, Receipt
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
 from shoestring.core.values import checks
 from shoestring.errors import StudyError, StudyInUse, TrainingFailed, one_line, warn
 from shoestring.reports.messages import describe_slow_policy, find_warning
@@ -34,6 +35,8 @@ from shoestring.study.loop import Ending, Loop, Observer
 if TYPE_CHECKING:
     from shoestring.study.study import Study
 
+Callback = Callable[["Study", Trial], Any]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RunnerOptions):
@@ -45,6 +48,7 @@ class RunOptions(RunnerOptions):
     stops_on_ctrl_c: bool = (
         True  # whether the first Ctrl-C ends the run in order; otherwise it raises KeyboardInterrupt
     )
+    callbacks: Sequence[Callback] = ()  # called with the study and the trial after each step
     observe: Observer | None = None  # called with each new entry of the ledger, and with None while nothing happens
     progress: bool | None = None  # None: shown only in a terminal or a notebook
 
@@ -54,6 +58,7 @@ class RunOptions(RunnerOptions):
             checks.check_whole("workers", self.workers, 1)
             self.require_workers(self.workers)
         read_duration_s(self.deadline, "deadline")
+        checks.check_functions("callbacks", self.callbacks, "[f] with f(study, trial)")
         checks.check_function("observe", self.observe, "observe(ledger, entry)")
         if not isinstance(self.progress, bool | None):
             raise StudyError(
@@ -103,6 +108,11 @@ class StudyRun:
         is_wanted = self.options.stops_on_ctrl_c and not self.runner.simulated
         return self.stop_on_signals(find_free_signals() if is_wanted else ())
 
+    def _call_back(self, ledger: Ledger, entry: Entry | None) -> None:
+        if isinstance(entry, Receipt) and (entry.is_finished or entry.status == "failed"):
+            for callback in self.options.callbacks:
+                callback(self.study, ledger.trials[entry.trial])
+
     def _should_stop(self) -> bool:
         should_stop = self.options.should_stop
         return bool(self.signals) or self._is_asked_to_stop or (should_stop is not None and should_stop())
@@ -110,10 +120,11 @@ class StudyRun:
     def spend(self, observer: Observer | None = None) -> Ending:
         """Train until the budget, the deadline, the policy or the user ends the run.
 
-        `observer` is called with each entry before `options.observe`.
+        `observer` is called with each entry before `options.observe`, and the callbacks come last.
         """
         study, options = self.study, self.options
-        observers = [one for one in (self.view, observer, options.observe) if one is not None]
+        call_back = self._call_back if options.callbacks else None
+        observers = [one for one in (self.view, observer, options.observe, call_back) if one is not None]
 
         def observe(ledger: Ledger, entry: Entry | None) -> None:
             for one in observers:

@@ -32,8 +32,8 @@ from shoestring.study.begin import StudyRequest, begin, queue_notes, require_cha
 from shoestring.study.best import Best, make_best
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal, locate_checkpoints
-from shoestring.study.loop import Ending, Observer
-from shoestring.study.run_study import RunOptions, run_study
+from shoestring.study.loop import Ending
+from shoestring.study.run_study import Callback, RunOptions, run_study
 
 if TYPE_CHECKING:
     import pandas
@@ -387,7 +387,7 @@ class Study:
         checkpoints_at_most: str | None = None,
         deadline: str | float | None = None,
         should_stop: Callable[[], bool] | None = None,
-        observe: Observer | None = None,
+        callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
     ) -> Ending:
         """Train until the rest of the budget is spent. Only one process at a time can run a study.
@@ -402,7 +402,7 @@ class Study:
             and `workers`, `runner`, `devices`, `live` and `checkpoints_at_most` are ignored.
         workers : int, optional
             A new number of workers. None: the number of the stored study.
-        runner, devices, live, checkpoints_at_most, deadline, observe, progress
+        runner, devices, live, checkpoints_at_most, deadline, callbacks, progress
             As for `tune`.
         should_stop : callable, optional
             Called without arguments several times a second. When it returns True, the run ends and trials are paused.
@@ -432,7 +432,7 @@ class Study:
             checkpoints_at_most=checkpoints_at_most,
             deadline=deadline,
             should_stop=should_stop,
-            observe=observe,
+            callbacks=callbacks,
             progress=progress,
         )
         if not is_runner(train):

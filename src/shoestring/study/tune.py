@@ -19,8 +19,7 @@ from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.stores.unnamed import delete_unnamed, make_unnamed_file
-from shoestring.study.loop import Observer
-from shoestring.study.run_study import RunOptions, run_study
+from shoestring.study.run_study import Callback, RunOptions, run_study
 from shoestring.study.study import Study
 
 
@@ -46,7 +45,7 @@ def tune(
     prices: Prices | None = None,
     initial: Sequence[Config] = (),
     progress: bool | None = None,
-    observe: Observer | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Study:
     """Tune the hyperparameters of `train` until the budget is spent, and return the study.
 
@@ -112,9 +111,11 @@ def tune(
     progress : bool, optional
         True shows the progress, False shows nothing. None: only in a terminal or a notebook; elsewhere only the name of a
         temporary file is printed (on standard error).
-    observe : callable, optional
-        Called as `observe(ledger, entry)` for each new entry of the ledger, and several times a second with `None` as the
-        entry while nothing happens.
+    callbacks : sequence of callable, optional
+        Functions that are called as `f(study, trial)` in this process after each step that is finished or has failed, in the
+        order of the list. `trial` is the trial of this step: `trial.values` has the values of its steps, and `trial.failure` the
+        text of its failure, if it failed. A callback ends the run with `study.stop()`. An error in a callback is raised and ends
+        the run too; the step is stored already. Time spent in callbacks is charged to a budget of time or money.
 
     Returns
     -------
@@ -166,7 +167,7 @@ def tune(
         live=live,
         checkpoints_at_most=checkpoints_at_most,
         deadline=deadline,
-        observe=observe,
+        callbacks=callbacks,
         progress=progress,
     )
     begin = partial(

@@ -11,13 +11,13 @@ import stat
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shoestring import Float, Space, Study, tune
+from shoestring import Float, Space, Study, Trial, tune
 from shoestring.core.ledger.entries import Amendment, Cost, Order, Receipt
 from shoestring.errors import RunnerError, StoreError, StudyError, TrainingFailed
 from shoestring.runners.make import RunnerOptions
@@ -349,18 +349,70 @@ def test_progress_true_shows_the_progress(capfd: pytest.CaptureFixture[str]) -> 
     assert output.out == ""
 
 
-def test_an_observer_sees_every_entry_while_progress_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    kinds: list[str] = []
-    tune(
-        loss, SPACE, "2 epochs", progress=True, observe=lambda ledger, entry: kinds.append(entry.kind if entry else "")
-    )
-    assert kinds.count("receipt") == 2
+def test_callbacks_are_called_while_progress_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    spent: list[float] = []
+    tune(loss, SPACE, "2 epochs", progress=True, callbacks=[lambda study, trial: spent.append(study.spent)])
+    assert spent == [1, 2]
     assert "best" in capfd.readouterr().err
+
+
+# callbacks -----------------------------------------------------------------------------------------------------------
+
+
+def test_callbacks_get_the_study_and_the_trial_after_each_step() -> None:
+    calls: list[tuple[str, int, list[float | None]]] = []
+
+    def note(name: str) -> Callable[[Study, Trial], None]:
+        return lambda study, trial: calls.append((name, trial.number, list(study.trials[trial.number].values)))
+
+    study = tune(curve, SPACE, "7 epochs", max_steps=5, policy="random_search", callbacks=[note("a"), note("b")])
+    steps = [(trial.number, trial.values[:step]) for trial in study.trials for step in range(1, trial.steps + 1)]
+    assert calls == [(name, *step) for step in steps for name in ("a", "b")]
+
+
+def test_a_callback_sees_failures() -> None:
+    failures: list[str] = []
+
+    def fail_once(config: Any) -> float:
+        if not failures:
+            raise ValueError("no data")
+        return loss(config)
+
+    tune(fail_once, SPACE, "3 epochs", callbacks=[lambda study, trial: failures.append(trial.failure)])
+    assert ["no data" in text for text in failures] == [True, False, False]
+
+
+def test_a_callback_can_stop_the_run() -> None:
+    def stop(study: Study, trial: Trial) -> None:
+        if study.spent == 4:
+            study.stop()
+
+    study = tune(curve, SPACE, "20 epochs", max_steps=5, callbacks=[stop])
+    assert study.ending is not None
+    assert (study.ending.reason, study.spent) == ("stopped", 4)
+    assert study.run(curve, callbacks=()).reason == "budget"
+
+
+def test_a_callback_of_a_run_with_worker_processes_can_stop_it() -> None:
+    study = tune(loss, SPACE, "1000 epochs", workers=2, callbacks=[lambda study, trial: study.stop()])
+    assert study.ending is not None
+    assert study.ending.reason == "stopped"
+    assert study.spent < 10
+
+
+def test_an_error_in_a_callback_is_raised_and_the_step_is_stored(tmp_path: Path) -> None:
+    def fail(study: Study, trial: Trial) -> None:
+        raise ConnectionError("the chat does not answer")
+
+    with pytest.raises(ConnectionError):
+        tune(loss, SPACE, "9 epochs", store=str(tmp_path / "s.db"), callbacks=[fail])
+    assert Study.open(store=str(tmp_path / "s.db")).spent == 1
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"progress": "yes"}, r"progress='yes' must be True, False, or None \(show it in a terminal or notebook\)"),
-    ({"observe": 5}, r"observe=5 must be a function, such as observe\(ledger, entry\)"),
+    ({"callbacks": [5]}, r"callbacks=\[5\] must be a list of functions, such as \[f\] with f\(study, trial\)"),
+    ({"callbacks": loss}, r"callbacks=<function loss .* must be a list of functions"),
     ({"prices": 0.5}, r"prices=0.5 must be Prices\(…\), as Prices\(validate_epochs=0.5\)"),
     ({"initial": {"x": 0.5}}, r"initial=\{'x': 0.5\} must be a list of configs, such as \[\{'lr': 0.1\}\]"),
     ({"store": 5}, "store=5 must be an address, such as sqlite:///file.db, or a ledger store"),
