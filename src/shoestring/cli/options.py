@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from shoestring import policies
+from shoestring.core.ledger.entries import Direction
 from shoestring.stores.addresses import DEFAULT_STORE, IN_MEMORY
 
 SUCCESS, FAILED, NO_RESULT, DIFFERENT_VALUE = 0, 1, 3, 4  # exit codes; click's own code for wrong usage is 2
@@ -101,8 +102,17 @@ def space_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def training_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option("--maximize", is_flag=True, help="Larger values are better.")(function)
+    function = click.option("--maximize", is_flag=True, help="The same as --direction max.")(function)
+    text = "Whether smaller or larger values are better.  [default: min]"
+    function = click.option("--direction", type=click.Choice(["min", "max"]), help=text)(function)
     return click.option("--max-steps", type=int, help="Steps of a full training (a plain function has 1).")(function)
+
+
+def read_direction(direction: Direction | None, *, maximize: bool) -> Direction:
+    """Return the direction that `--direction` and `--maximize` name together."""
+    if maximize and direction == "min":
+        raise click.UsageError("--maximize and --direction min contradict each other: give one of them")
+    return "max" if maximize else direction or "min"
 
 
 def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,12 +12,12 @@ from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import Job, add_validation_limit, read_configs, read_settings
-from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS
+from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS, read_direction
 from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.deciding.policy import warn_of_small_budget
 from shoestring.core.ledger.amendments import find_changes
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Entry
+from shoestring.core.ledger.entries import Direction, Entry
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
@@ -50,6 +50,7 @@ def run_command(
     params: Iterable[str],
     table: str | None,
     max_steps: int | None,
+    direction: Direction | None,
     maximize: bool,
     policy: str | None,
     settings: Iterable[str],
@@ -79,7 +80,7 @@ def run_command(
         name=name,
         store=store,
         max_steps=job.max_steps(max_steps),
-        direction="max" if maximize else "min",
+        direction=read_direction(direction, maximize=maximize),
         policy=policy,
         settings=add_validation_limit(limited_policy, read_settings(settings), validate_at_most),
         seed=seed,

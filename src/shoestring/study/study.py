@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
-from shoestring.core.ledger.entries import Amendment, Direction, Order
+from shoestring.core.ledger.entries import Amendment, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
@@ -28,7 +28,7 @@ from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.addresses import DEFAULT_STORE, open_store
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.ask import StepReport, ask, tell
-from shoestring.study.begin import StudyRequest, begin, queue_notes, require_change, require_same_policy
+from shoestring.study.begin import GivenDirection, StudyRequest, begin, queue_notes, require_change, require_same_policy
 from shoestring.study.best import Best, make_best
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal, locate_checkpoints
@@ -177,7 +177,7 @@ class Study:
         name: str = "study",
         store: str | LedgerStore | None = None,
         max_steps: int = 1,
-        direction: Direction = "min",
+        direction: GivenDirection = "min",
         policy: str | Policy | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int | None = None,
@@ -204,7 +204,7 @@ class Study:
             Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None or ":memory:": only in memory.
         max_steps : int, optional
             The number of steps of a full training.
-        direction : {"min", "max"}, optional
+        direction : {"min", "max", "minimize", "maximize"}, optional
             Whether smaller or larger values are better.
         policy : str or Policy, optional
             What decides which trial is trained next. None: the policy of the existing study; in a new study, the default.

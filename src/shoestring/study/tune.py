@@ -10,7 +10,6 @@ from typing import Any
 
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Direction
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
 from shoestring.runners.checkpoints.checkpoint_store import make_location_entry
@@ -19,6 +18,7 @@ from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.stores.unnamed import delete_unnamed, make_unnamed_file
+from shoestring.study.begin import GivenDirection
 from shoestring.study.run_study import Callback, RunOptions, run_study
 from shoestring.study.study import Study
 
@@ -29,7 +29,7 @@ def tune(
     budget: str | Budget,
     *,
     max_steps: int | None = None,
-    direction: Direction = "min",
+    direction: GivenDirection = "min",
     policy: str | Policy | None = None,
     settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
@@ -67,7 +67,7 @@ def tune(
         half an hour), or "$20 at 2.50/h" (an hour of one worker costs 2.50; see `Budget` for a price per machine).
     max_steps : int, optional
         The number of steps of a full training. Required, except for a plain function, which has one step.
-    direction : {"min", "max"}, optional
+    direction : {"min", "max", "minimize", "maximize"}, optional
         Whether smaller or larger values are better.
     policy : str or Policy, optional
         What decides which trial is trained next: a name that `shoestring policies` lists, or a policy object. None: the

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from shoestring import Float, Space, Study, Trial, tune
+from shoestring import Choice, Float, Space, Study, Trial, tune
 from shoestring.core.ledger.entries import Amendment, Cost, Order, Receipt
 from shoestring.errors import RunnerError, StoreError, StudyError, TrainingFailed
 from shoestring.runners.make import RunnerOptions
@@ -63,6 +63,17 @@ def test_every_argument_is_named_typed_and_explained() -> None:
     assert all(p.annotation is not p.empty for p in parameters.values())
     passed_on = set(inspect.signature(Study.begin).parameters) - {"target"}
     assert passed_on <= set(parameters)
+
+
+@pytest.mark.parametrize(("given", "best"), [("min", 1.0), ("minimize", 1.0), ("max", 3.0), ("maximize", 3.0)])
+def test_the_direction_may_be_written_in_full(given: Any, best: float, tmp_path: Path) -> None:
+    space = Space({"x": Choice([1.0, 3.0])})
+    options: dict[str, Any] = {"store": f"{tmp_path}/s.db", "initial": [{"x": 1.0}, {"x": 3.0}]}
+    study = tune(loss, space, "2 epochs", direction=given, **options)
+    assert study.best is not None
+    assert study.best.value == best
+    short: Any = given[:3]
+    assert tune(loss, space, "2 epochs", direction=short, **options).spent == 2  # the same study
 
 
 def test_devices_reach_the_runner_and_set_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
