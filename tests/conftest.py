@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,6 +17,11 @@ from thoroughness import Thoroughness, repetitions
 # Matrices are small here, so more than one thread only makes workers wait. This must be set before numpy is imported.
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+# Studies of tests that name no store, also in the processes that tests start.
+if "SHOESTRING_STUDIES" not in os.environ:
+    os.environ["SHOESTRING_STUDIES"] = tempfile.mkdtemp(prefix="shoestring-tests-")
+    atexit.register(shutil.rmtree, os.environ["SHOESTRING_STUDIES"], ignore_errors=True)
 
 # Tests start hundreds of processes: the first one that imports a file writes its bytecode for all others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

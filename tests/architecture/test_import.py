@@ -10,9 +10,9 @@ import pytest
 HEAVY = ("scipy", "sqlalchemy", "torch", "ray", "optuna", "plotly", "pandas", "sklearn", "click", "rich", "psycopg")
 IMPORT = "import shoestring"
 USE_NAMES = "import shoestring; [getattr(shoestring, name) for name in shoestring.__all__]"
-IN_MEMORY = "from shoestring import Float, tune; tune(lambda c: c['x'], {'x': Float(0, 1)}, '9 epochs'"
-NO_MODEL = IN_MEMORY + ", policy='sequential_halving')"
-DEFAULT = IN_MEMORY + ")"
+TUNE = "from shoestring import Float, tune; tune(lambda c: c['x'], {'x': Float(0, 1)}, '9 epochs', store=':memory:'"
+NO_MODEL = TUNE + ", policy='sequential_halving')"
+DEFAULT = TUNE + ")"
 
 
 @pytest.mark.parametrize(

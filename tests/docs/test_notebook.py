@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "tutorials" / "notebook.ipynb"
 
@@ -20,13 +21,19 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "tutorials" / "notebook.ipynb"
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the executed code cells by their first line; the kernel finds the programs of this environment."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
-    folder = {"metadata": {"path": str(tmp_path_factory.mktemp("notebook"))}}
+    executed = execute(notebook, tmp_path_factory.mktemp("notebook"))
+    return {cell.source.splitlines()[0]: cell for cell in executed}
+
+
+def execute(notebook: Any, folder: Path) -> list[Any]:
+    """Execute a notebook in this folder and return its code cells."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of Jupyter's own packages
-        client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources=folder)
+        resources = {"metadata": {"path": str(folder)}}
+        client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources)
         client.execute(env=os.environ | {"PATH": path})
-    return {cell.source.splitlines()[0]: cell for cell in notebook.cells if cell.cell_type == "code"}
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def find(cells: dict[str, Any], start: str) -> Any:
@@ -74,3 +81,25 @@ def test_a_larger_budget_continues_and_the_model_is_loaded(cells: dict[str, Any]
 
 def test_the_file_contains_no_output() -> None:
     assert all(not cell.get("outputs") for cell in nbformat.read(NOTEBOOK, as_version=4).cells)  # type: ignore[no-untyped-call]
+
+
+STOPPED_CELL = """
+import os, signal, threading
+from shoestring import tune
+
+def train(config):
+    for step in range(100):
+        if step == 3:  # as the button that interrupts the kernel does
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        yield config["x"]
+
+study = tune(train, {"x": {"float": [0.0, 1.0]}}, "300 epochs", max_steps=100, policy="random_search")
+print(study.ending.reason, study.spent)
+"""
+
+
+def test_interrupting_the_kernel_returns_the_study(tmp_path: Path) -> None:
+    notebook = new_notebook(cells=[new_code_cell(STOPPED_CELL)])  # type: ignore[no-untyped-call]
+    (cell,) = execute(notebook, tmp_path)
+    assert "stopped 4.0" in printed_text(cell)
+    assert "continues it" in printed_text(cell)

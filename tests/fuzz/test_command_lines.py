@@ -173,6 +173,7 @@ OPTIONS: dict[str, list[str] | None] = {
     "-p": PARAMS,
     "--table": ["table.npz", *FILES],
     "--max-steps": WORDS,
+    "--direction": ["min", "max", "up", ""],
     "--maximize": None,
     "--policy": POLICIES,
     "--set": SETTINGS,
@@ -203,8 +204,8 @@ OPTIONS: dict[str, list[str] | None] = {
     "--no-such-option": None,
 }
 OWN = {  # the options of each command; a line may also have others
-    "run": "--budget --space -p --max-steps --maximize --policy --set --runner --seed --initial --deadline --live --hung-after "
-    "--checkpoints-at-most --validate-price --validate-at-most --quiet --store --study --json",
+    "run": "--budget --space -p --max-steps --direction --maximize --policy --set --runner --seed --initial --deadline --live "
+    "--hung-after --checkpoints-at-most --validate-price --validate-at-most --quiet --store --study --json",
     "resume": "--budget --deadline --quiet --store --study --json",
     "plan": "--budget --max-steps --step-cost --policy --set --json",
     "status": "--rows --store --study --json",

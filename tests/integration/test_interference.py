@@ -22,6 +22,7 @@ from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.stores.sql import SqlStore
 from shoestring.study.journal import default_checkpoint_folder
+from shoestring.study.run_study import RunOptions, run_study
 from shoestring.study.study import Study
 
 SPACE = Space({"lr": Float(1e-3, 1.0, log=True)})
@@ -92,7 +93,7 @@ def test_others_may_enqueue_ask_and_tell_while_a_study_runs(tmp_path: Path) -> N
         if len(ledger) == 30:
             other.tell(orders[0], 0.5, 1.0)
 
-    outcome = study.run(local(study), observe=interfere)
+    outcome = run_study(study, local(study), RunOptions(observe=interfere))
     assert outcome.reason == "budget"
     assert any(trial.config == mine for trial in study.trials)
     assert orders[0] is not None
@@ -110,7 +111,7 @@ def test_a_running_study_cannot_be_amended(tmp_path: Path) -> None:
             with pytest.raises(StudyInUse):
                 begin(tmp_path, "40 epochs", policy="random_search")
 
-    assert study.run(local(study), observe=interfere).reason == "budget"
+    assert run_study(study, local(study), RunOptions(observe=interfere)).reason == "budget"
     assert study.spent == 20
 
 
@@ -125,7 +126,7 @@ def test_a_run_whose_lease_was_taken_over_stops(tmp_path: Path) -> None:
             study.enqueue({"lr": 0.5})  # the next append notices it, long before the next heartbeat
 
     with pytest.raises(StudyInUse, match="'s'"):
-        study.run(local(study), observe=take_lease)
+        run_study(study, local(study), RunOptions(observe=take_lease))
 
 
 def test_a_study_continues_with_repaired_code(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_thinking_and_bookkeeping_are_charged_completely(tmp_path: Path) -> None
 
     study = begin(tmp_path, "1s", policy=SlowPolicy(), max_steps=20)
     moments_s: list[float] = []
-    study.run(local(study, tiny), observe=lambda ledger, entry: moments_s.append(time.monotonic()))
+    run_study(study, local(study, tiny), RunOptions(observe=lambda ledger, entry: moments_s.append(time.monotonic())))
     assert study.ledger.state.by_kind["thinking"] >= 0.2
     between_s = moments_s[-1] - moments_s[0]  # without the time before the first order and after the last step
     assert study.spent >= 0.9 * between_s, "overhead is charged; training itself took hardly any time"

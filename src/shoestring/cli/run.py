@@ -12,19 +12,18 @@ from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import Job, add_validation_limit, read_configs, read_settings
-from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS
+from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS, read_direction
 from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.deciding.policy import warn_of_small_budget
 from shoestring.core.ledger.amendments import find_changes
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Entry
+from shoestring.core.ledger.entries import Direction, Entry
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count, printable
 from shoestring.reports import facts, messages
 from shoestring.reports.progress import Progress
-from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.runner import Runner
 from shoestring.stores.addresses import PASSWORD_VARIABLE, open_store
 from shoestring.study.loop import Ending
@@ -51,6 +50,7 @@ def run_command(
     params: Iterable[str],
     table: str | None,
     max_steps: int | None,
+    direction: Direction | None,
     maximize: bool,
     policy: str | None,
     settings: Iterable[str],
@@ -80,7 +80,7 @@ def run_command(
         name=name,
         store=store,
         max_steps=job.max_steps(max_steps),
-        direction="max" if maximize else "min",
+        direction=read_direction(direction, maximize=maximize),
         policy=policy,
         settings=add_validation_limit(limited_policy, read_settings(settings), validate_at_most),
         seed=seed,
@@ -120,11 +120,8 @@ def resume_command(
 
 def _run(study: Study, job: Job, options: RunOptions, store: str, *, as_json: bool) -> int:
     """Run the study, print the result, and return the exit code."""
-    signals: list[int] = []
-    options = replace(options, should_stop=lambda: bool(signals))
     run = StudyRun(study, job.code_or_runner(study.ledger, study.checkpoints), options)
-    in_this_process = isinstance(run.runner, LocalRunner)
-    with _stop_on_signals(signals, run.view, finishes_step=in_this_process):
+    with run.stop_on_signals(_SIGNALS):
         with run.view:
             if hasattr(study.store, "on_outage"):  # a database may make the run wait
                 study.store.on_outage = run.view.announce
@@ -137,12 +134,12 @@ def _run(study: Study, job: Job, options: RunOptions, store: str, *, as_json: bo
                 ending = Ending("stopped", "", study.ledger)
             _ignore_signals()  # a third signal must not interrupt the output
             last_line = messages.describe_ending(
-                study.ledger, ending.reason, ending.text, in_this_process=in_this_process
+                study.ledger, ending.reason, ending.text, in_this_process=run.trains_here
             )
             run.view.end(last_line)
         is_quiet = options.progress is False
         code = _report_ending(study, job, store, ending, as_json=as_json, last_line=None if is_quiet else last_line)
-    return STOPPED + signals[-1] if signals and ending.reason == "stopped" else code
+    return STOPPED + run.signals[-1] if run.signals and ending.reason == "stopped" else code
 
 
 # before and during a run ---------------------------------------------------------------------------------------------
@@ -196,27 +193,6 @@ class _SavingNotice:
         self._is_known = True
         if not self._runner.can_save and ledger.max_steps > 1:
             self._view.announce(_describe_no_saving(self._job))
-
-
-@contextlib.contextmanager
-def _stop_on_signals(signals: list[int], view: Progress, *, finishes_step: bool) -> Iterator[None]:
-    """Append Ctrl-C and SIGTERM to `signals`; the second one raises KeyboardInterrupt.
-
-    After the first, the run ends and trials are paused: at once, or after the present step if it runs in this process.
-    """
-
-    def handle(number: int, frame: Any) -> None:
-        signals.append(number)
-        if len(signals) > 1:
-            raise KeyboardInterrupt
-        view.announce("stopping after this step; press Ctrl-C again to stop at once" if finishes_step else "stopping")
-
-    former = {number: signal.signal(number, handle) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.cli.job import read_settings, read_space
-from shoestring.cli.options import STOPPED
+from shoestring.cli.options import STOPPED, read_direction
 from shoestring.cli.printing import print_line
 from shoestring.core.ledger.budget import parse_duration_s
+from shoestring.core.ledger.entries import Direction
 from shoestring.core.values.checks import is_number
 from shoestring.core.values.strict_json import dumps, untag
 from shoestring.core.values.text import printable
@@ -173,12 +174,13 @@ def _find_study(
     params: Iterable[str],
     settings: Iterable[str],
     max_steps: int | None,
+    direction: Direction | None,
     maximize: bool,
     **more: Any,
 ) -> Study:
     """Begin or continue a study when a space is given; open the existing one when no study option is given."""
     if not (space_file or tuple(params)):
-        given = (budget, max_steps, *more.values())
+        given = (budget, max_steps, direction, *more.values())
         if maximize or tuple(settings) or any(value is not None for value in given):
             raise StudyError("no space is given: give all options that the study began with, or --study NAME alone")
         return Study.open(name, store)
@@ -190,7 +192,7 @@ def _find_study(
         name=name or "study",
         store=store,
         max_steps=1 if max_steps is None else max_steps,
-        direction="max" if maximize else "min",
+        direction=read_direction(direction, maximize=maximize),
         settings=read_settings(settings),
         **more,
     )

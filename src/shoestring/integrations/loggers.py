@@ -1,7 +1,7 @@
 """Log a study to TensorBoard, MLflow or Weights & Biases, from its ledger, while it runs or afterwards.
 
-    tune(train, space, "2h", observe=Follow(TensorBoard("runs/digits")))     # while it runs
-    log_study(Study.open("digits", "mine.db").ledger, Mlflow("digits"))       # afterwards
+    tune(train, space, "2h", callbacks=[Follow(TensorBoard("runs/digits"))])  # while it runs
+    log_study(Study.open("digits", "mine.db").ledger, Mlflow("digits"))        # afterwards
 
 Every trial is a run with its configuration, its learning curve, its seconds and its metrics. One more run shows the study: the
 best value so far against the spent budget. The ledger stays the complete record: what a tool has lost can be logged again.
@@ -13,17 +13,17 @@ import math
 import posixpath
 import re
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from shoestring.core.ledger.entries import Entry, Note, Receipt
+from shoestring.core.ledger.entries import Receipt
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config
 from shoestring.core.values.strict_json import dumps
 from shoestring.integrations.optional import import_optional
-from shoestring.reports.messages import find_warning
+from shoestring.study.study import Study
 
 __all__ = ["Follow", "Logger", "Mlflow", "TensorBoard", "Wandb", "log_study"]
 STUDY_RUN = "study"  # the name of the run that shows the study as a whole
@@ -65,7 +65,7 @@ class Logger(Protocol):
 
 
 class Follow:
-    """An observer for `tune(observe=…)` that passes every finished step to a logger, including earlier steps of the study.
+    """A callback for `tune(callbacks=[…])` that logs every finished step, also the earlier steps of the study.
 
     Call `close` when the study is over, or use it as a context manager.
 
@@ -82,16 +82,19 @@ class Follow:
         self._best = math.inf
         self._started_runs: set[str] = set()
 
-    def __call__(self, ledger: Ledger, entry: Entry | None) -> None:
-        """Log the steps that are new in this ledger.
+    def __call__(self, study: Study, trial: Trial | None = None) -> None:
+        """Log the steps of the study that are not logged yet.
 
         Parameters
         ----------
-        ledger : Ledger
-            The ledger of the study.
-        entry : Entry or None
-            Its newest entry, if there is one.
+        study : Study
+            The study.
+        trial : Trial, optional
+            The trial that was trained; it is not used.
         """
+        self._log_new_steps(study.ledger)
+
+    def _log_new_steps(self, ledger: Ledger) -> None:
         so_far = self._logged_ledger or ledger.fork(1)
         for one in ledger.entries(len(so_far)):
             so_far = so_far.append(one)
@@ -102,8 +105,6 @@ class Follow:
                     self._logged_ledger = so_far.fork(len(so_far) - 1)
                     raise
         self._logged_ledger = so_far
-        if isinstance(entry, Note) and (text := find_warning(entry)):
-            warnings.warn(text, stacklevel=2)  # as `tune` does without an observer
 
     def close(self) -> None:
         """Close the logger."""
@@ -149,7 +150,7 @@ def log_study(ledger: Ledger, logger: Logger) -> None:
         Where to log it; it is closed afterwards.
     """
     with Follow(logger) as follow:
-        follow(ledger, None)
+        follow._log_new_steps(ledger)
 
 
 class TensorBoard(Logger):

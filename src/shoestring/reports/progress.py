@@ -104,7 +104,7 @@ class LineProgress(ReportingProgress):
             )
 
     def announce(self, line: str) -> None:
-        print(printable(line), file=sys.stderr, flush=True)  # noqa: T201
+        print_line(line)
 
 
 class LiveView(ReportingProgress):
@@ -211,6 +211,19 @@ def find_remark(entry: Entry | None) -> str | None:
     if isinstance(entry, Receipt) and entry.status == "failed":
         return f"trial {entry.trial} failed at step {entry.step}: {describe_failure(entry.text) or 'no reason given'}"
     return None
+
+
+def print_line(line: str) -> None:
+    """Print a line on standard error; standard output belongs to results."""
+    print(printable(line), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def announce_anyway(view: Progress, line: str) -> None:
+    """Announce a line in the display of a run, or print it if this display shows nothing."""
+    if type(view) is SilentProgress:
+        print_line(line)
+    else:
+        view.announce(line)
 
 
 def is_notebook() -> bool:

@@ -9,6 +9,7 @@ from shoestring.errors import StoreError
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.ledger_store import LedgerStore
 
+IN_MEMORY = ":memory:"
 DEFAULT_STORE = "sqlite:///shoestring.db"  # in the current folder
 PASSWORD_VARIABLE = "SHOESTRING_STORE_PASSWORD"  # used if the address has no password; the driver also reads PGPASSWORD
 
@@ -19,7 +20,7 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
     Parameters
     ----------
     where : str or path or LedgerStore or None
-        `sqlite:///file.db` (or `file.db`), `postgresql://…`, a store, or None for a store in memory.
+        `sqlite:///file.db` (or `file.db`), `postgresql://…`, a store, or None or ":memory:" for a store in memory.
     must_exist : bool
         Raise an error if the file of a SQLite address does not exist.
 
@@ -33,7 +34,9 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
     StoreError
         If the address cannot be used.
     """
-    if where is None:
+    if where == IN_MEMORY and must_exist:
+        raise StoreError(f"the store {where!r} is a new one in memory, so there is no study in it to open")
+    if where is None or where == IN_MEMORY:
         return MemoryStore()
     if isinstance(where, Path):
         where = str(where)

@@ -63,9 +63,7 @@ class Process(NamedTuple):
 
     def is_dead(self) -> bool:
         """Return whether this process has certainly ended; False if that cannot be known from here."""
-        here = Process.this()
-        is_here = (self.host, self.machine) == (here.host, here.machine)
-        if not is_here or os.name == "nt":  # on Windows signal 0 would end the process
+        if not self._can_be_seen():
             return False
         try:
             os.kill(self.pid, 0)
@@ -75,6 +73,15 @@ class Process(NamedTuple):
             pass  # it belongs to another user, so it exists
         state, started = _state_and_start(self.pid)
         return state in ("Z", "X") or started != self.started
+
+    def is_running(self) -> bool:
+        """Return whether this process certainly exists; False if that cannot be known from here."""
+        return self._can_be_seen() and not self.is_dead()
+
+    def _can_be_seen(self) -> bool:
+        here = Process.this()
+        is_here = (self.host, self.machine) == (here.host, here.machine)
+        return is_here and os.name != "nt"  # on Windows signal 0 would end the process
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:

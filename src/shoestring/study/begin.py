@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, cast
 
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
@@ -18,11 +18,13 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import QueuedConfig
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
-from shoestring.core.values.randomness import MAX_QUASI_RANDOM_DIMS
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, Conflict, PolicyError, StudyError
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.journal import ConflictLimit, Journal
+
+GivenDirection = Literal["min", "max", "minimize", "maximize"]
+_LONG_DIRECTIONS = {"minimize": "min", "maximize": "max"}  # the words of other tuners
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class StudyRequest:
     space: Space | Mapping[str, Any]
     budget: str | Budget
     max_steps: int = 1
-    direction: Direction = "min"
+    direction: GivenDirection = "min"
     policy: str | Policy | None = None
     settings: Mapping[str, Any] | None = None  # without a policy: changes to the settings of the study's own policy
     seed: int | None = None
@@ -54,20 +56,16 @@ class StudyRequest:
         """The first entry of a new study with this request. Reading it raises an error if no such study is possible."""
         if not isinstance(self.prices, Prices | None):
             raise BudgetError(f"prices={self.prices!r} must be Prices(…), as Prices(validate_epochs=0.5)")
-        checks.check_word("direction", self.direction, ("min", "max"))
-        space, policy = self.space if isinstance(self.space, Space) else Space.from_dict(self.space), self.policy_object
+        policy = self.policy_object
         if policy is None:  # the settings may be those of an existing study's policy, so they are not checked here
-            policy = policies.make(
-                policies.DEFAULT,
-                _choose_settings(space) if isinstance(self.settings, Mapping | None) else self.settings,
-            )
+            policy = policies.make(policies.DEFAULT, None if isinstance(self.settings, Mapping) else self.settings)
         definition = StudyDefinition(
-            space=space,
+            space=self.space if isinstance(self.space, Space) else Space.from_dict(self.space),
             budget=Budget(self.budget),
             policy=policy.name,
             settings=_require_storable(policies.settings_of(policy), "setting", f"the policy {policy.name}"),
             seed=int.from_bytes(os.urandom(4)) if self.seed is None else checks.check_whole("seed", self.seed, 0),
-            direction=self.direction,
+            direction=_read_direction(self.direction),
             max_steps=checks.check_whole("max_steps", self.max_steps, 1, "the steps of a full training"),
             prices=Prices() if self.prices is None else self.prices,
             workers=1 if self.workers is None else checks.check_whole("workers", self.workers, 1),
@@ -91,6 +89,11 @@ class StudyRequest:
         name, own = (policies.DEFAULT, definition.settings) if state is None else (state.policy, state.settings)
         settings = policies.settings_of(policies.make(name, {**own, **self.settings}))
         return replace(definition, policy=name, settings=_require_storable(settings, "setting", f"the policy {name}"))
+
+
+def _read_direction(given: GivenDirection) -> Direction:
+    short = _LONG_DIRECTIONS.get(given, given) if isinstance(given, str) else given
+    return cast(Direction, checks.check_word("direction", short, ("min", "max")))
 
 
 def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
@@ -117,11 +120,6 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
 def queue_notes(configs: Sequence[Config]) -> list[Note]:
     """Return entries that put these configs into the queue; they are tried before those of the policy."""
     return [QueuedConfig(config=config).to_note() for config in configs]
-
-
-def _choose_settings(space: Space) -> dict[str, Any]:
-    """Return settings of the default policy for this space: a model of very many parameters needs memory and learns little."""
-    return {"newcomers": "drawn"} if space.dims > MAX_QUASI_RANDOM_DIMS else {}
 
 
 def _require_storable(body: Mapping[str, Any], part: str, owner: str) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import Overhead
 from shoestring.core.ledger.pricing import can_afford_order
 from shoestring.core.ledger.state import OpenOrder
+from shoestring.core.values.text import shorten
 from shoestring.errors import Conflict, DecisionError, StaleLedger, StudyInUse
 from shoestring.runners.runner import Runner, RunnerEvent, RunningSteps, seconds_under_way
 from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease, LedgerStore
@@ -72,11 +73,13 @@ class Loop:
         *,
         deadline_s: float | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        signals: Sequence[int] = (),
         observe: Observer = lambda ledger, entry: None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
         self._last_moment = math.inf if deadline_s is None else self.ledger.state.clock + deadline_s
         self._should_stop, self._observe = should_stop, observe
+        self._signals = signals  # those that asked this run to stop so far; the sequence grows
         self._beat_lock = threading.Lock()  # of two threads, the one that reads its heartbeat later must store it later
         self._thinking = Thinking(is_free=runner.simulated)
         self._failure_limit = FailureLimit(self.ledger.state)
@@ -245,7 +248,7 @@ class Loop:
         runner = self.runner
         self._thinking.count()
         poll_until = until if runner.simulated else min(until, runner.now() + _STOP_POLL_S)
-        events: list[RunnerEvent] = runner.wait(poll_until)
+        events = self._wait_for_runner(poll_until)
         self._thinking.skip()
         if not events and runner.now() >= until:
             events = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
@@ -257,6 +260,22 @@ class Loop:
                     self._beat()
         else:
             self._observe(self.ledger, None)
+
+    def _wait_for_runner(self, until: float) -> list[RunnerEvent]:
+        """Return the events of the runner until this moment, without failures that Ctrl-C may have caused.
+
+        Ctrl-C also reaches the processes that the training code itself has started, and may make the step fail. Such a step is
+        trained again when the study continues.
+        """
+        try:
+            events = self.runner.wait(until)
+        except KeyboardInterrupt:
+            if len(self._signals) != 1:
+                raise
+            return []  # the first signal raises nothing here, so this comes from a process of the training code
+        if len(self._signals) > 1:
+            raise KeyboardInterrupt  # the training code caught it, and what it then reported cannot be trusted
+        return [_excuse_failure(event) for event in events] if self._signals else events
 
     # the ledger ------------------------------------------------------------------------------------------------------
 
@@ -314,6 +333,20 @@ def run_in_memory(
 def _count_under_way(ledger: Ledger) -> int:
     """Return the number of open orders that the runner carries out. The others are carried out by users."""
     return len(ledger.open_orders) - ledger.state.open_external
+
+
+def _excuse_failure(event: RunnerEvent) -> RunnerEvent:
+    """Return the loss of the trial's state in place of a failed step; return other events unchanged."""
+    if not isinstance(event, Receipt) or event.status != "failed":
+        return event
+    return StateLoss(
+        trial=event.trial,
+        resumable_step=event.saved_step,
+        seconds=event.cost.total,
+        why=shorten(f"the step failed after a signal to stop: {event.text}"),
+        worker=event.worker,
+        price_factor=event.price_factor,
+    )
 
 
 def _may_others_append(entry: Entry, ledger: Ledger) -> bool:

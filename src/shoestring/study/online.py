@@ -37,7 +37,7 @@ from typing import Any
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Cost, Direction, Entry, Order, StateLoss
+from shoestring.core.ledger.entries import Cost, Entry, Order, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
@@ -49,6 +49,7 @@ from shoestring.runners.runner import write_receipt
 from shoestring.stores.addresses import DEFAULT_STORE
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.ask import read_seconds, read_value
+from shoestring.study.begin import GivenDirection
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.study import Study
 
@@ -77,7 +78,7 @@ class OnlineTuner:
         The policy, one of those for online tuning; the default is "ce_gp_ucb". `shoestring policies` lists the others.
     settings : mapping, optional
         Settings of the policy by name.
-    direction : {"min", "max"}, optional
+    direction : {"min", "max", "minimize", "maximize"}, optional
         Whether smaller or larger values are better.
     store : str, LedgerStore or None, optional
         Where the study is stored; by default, unlike in `tune`, in the file shoestring.db in the current folder. None: in
@@ -139,7 +140,7 @@ class OnlineTuner:
         *,
         policy: str | Policy = "ce_gp_ucb",
         settings: Mapping[str, Any] | None = None,
-        direction: Direction = "min",
+        direction: GivenDirection = "min",
         store: str | LedgerStore | None = DEFAULT_STORE,
         name: str = "online",
         done_rounds: int = 0,

@@ -23,12 +23,12 @@ from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config
 from shoestring.core.values import checks
 from shoestring.errors import StudyError, warn
-from shoestring.runners.make import make_command_runner
+from shoestring.runners.make import count_steps, make_command_runner
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.runners.training.code import shape_of
 from shoestring.runners.training.targets import resolve
-from shoestring.study.run_study import report_problems
+from shoestring.study.run_study import RunOptions, report_problems, run_study
 
 if TYPE_CHECKING:
     from shoestring.study.study import Study
@@ -133,9 +133,11 @@ def retrain(
     if callable(code):
         if runner is None or (isinstance(runner, str) and runner == "local"):
             code = _keep_trained(code, objects)
-        again.run(code, runner=runner, observe=watch, progress=False)
+        count_steps(code, again.ledger.max_steps)
+        options = RunOptions(runner=runner, observe=watch, progress=False, stops_on_ctrl_c=False)
+        run_study(again, code, options)
     else:
-        report_problems(again, again.run(code, observe=watch))
+        report_problems(again, run_study(again, code, RunOptions(observe=watch, stops_on_ctrl_c=False)))
     value = again.trials[0].values[last - 1] if again.trials[0].steps >= last else None
     if value is None or recorded is None:
         raise StudyError(f"the training code ended before step {last}, where the study {study.name!r} was best")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
-from shoestring.core.ledger.entries import Amendment, Direction, Order
+from shoestring.core.ledger.entries import Amendment, Order
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
@@ -28,17 +28,18 @@ from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.addresses import DEFAULT_STORE, open_store
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.ask import StepReport, ask, tell
-from shoestring.study.begin import StudyRequest, begin, queue_notes, require_change, require_same_policy
+from shoestring.study.begin import GivenDirection, StudyRequest, begin, queue_notes, require_change, require_same_policy
 from shoestring.study.best import Best, make_best
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal, locate_checkpoints
-from shoestring.study.loop import Ending, Observer
-from shoestring.study.run_study import RunOptions, run_study
+from shoestring.study.loop import Ending
+from shoestring.study.run_study import Callback, RunOptions, run_study
 
 if TYPE_CHECKING:
     import pandas
 
     from shoestring.study.retrain import RetrainResult
+    from shoestring.study.run_study import StudyRun
 
 
 class Study:
@@ -47,7 +48,8 @@ class Study:
     `tune` returns a study; `Study.open` reads one from a store, and `Study.begin` begins one without training.
 
     A study can be pickled. The pickle of a stored study holds the address of its store (with the password, if the address
-    has one) and reads the study again where it is unpickled. The pickle of a study in memory holds a copy of all entries.
+    has one) and reads the study again where it is unpickled. The pickle of a study in memory, or in a temporary file, holds a
+    copy of all entries.
 
     Parameters
     ----------
@@ -98,6 +100,7 @@ class Study:
         place = journal.ledger.definition.target.get("checkpoints")
         self.checkpoints = locate_checkpoints(journal.store, journal.name, place)
         self.ending: Ending | None = None
+        self.present_run: StudyRun | None = None  # the run that `stop` ends
         self._thinking: Thinking | None = None  # made by the first `ask`
 
     def __repr__(self) -> str:
@@ -174,7 +177,7 @@ class Study:
         name: str = "study",
         store: str | LedgerStore | None = None,
         max_steps: int = 1,
-        direction: Direction = "min",
+        direction: GivenDirection = "min",
         policy: str | Policy | None = None,
         settings: Mapping[str, Any] | None = None,
         seed: int | None = None,
@@ -198,10 +201,10 @@ class Study:
         name : str, optional
             The name of the study in its store.
         store : str or LedgerStore, optional
-            Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: only in memory.
+            Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None or ":memory:": only in memory.
         max_steps : int, optional
             The number of steps of a full training.
-        direction : {"min", "max"}, optional
+        direction : {"min", "max", "minimize", "maximize"}, optional
             Whether smaller or larger values are better.
         policy : str or Policy, optional
             What decides which trial is trained next. None: the policy of the existing study; in a new study, the default.
@@ -384,7 +387,7 @@ class Study:
         checkpoints_at_most: str | None = None,
         deadline: str | float | None = None,
         should_stop: Callable[[], bool] | None = None,
-        observe: Observer | None = None,
+        callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
     ) -> Ending:
         """Train until the rest of the budget is spent. Only one process at a time can run a study.
@@ -399,7 +402,7 @@ class Study:
             and `workers`, `runner`, `devices`, `live` and `checkpoints_at_most` are ignored.
         workers : int, optional
             A new number of workers. None: the number of the stored study.
-        runner, devices, live, checkpoints_at_most, deadline, observe, progress
+        runner, devices, live, checkpoints_at_most, deadline, callbacks, progress
             As for `tune`.
         should_stop : callable, optional
             Called without arguments several times a second. When it returns True, the run ends and trials are paused.
@@ -408,7 +411,7 @@ class Study:
         -------
         Ending
             Why the run ended: `reason` is "budget" (it is spent), "policy" (nothing is left to train), "deadline", "stopped"
-            (by the user) or "failing" (the same failure came again and again).
+            (by Ctrl-C, `stop` or `should_stop`) or "failing" (the same failure came again and again).
 
         Raises
         ------
@@ -418,6 +421,8 @@ class Study:
             If another process runs the study.
         RunnerError
             If the training code or an option does not fit the runner.
+        KeyboardInterrupt
+            At the second Ctrl-C. The first one ends the run as `stop` does, if nothing else in this process handles Ctrl-C.
         """
         options = RunOptions(
             workers=workers,
@@ -427,12 +432,21 @@ class Study:
             checkpoints_at_most=checkpoints_at_most,
             deadline=deadline,
             should_stop=should_stop,
-            observe=observe,
+            callbacks=callbacks,
             progress=progress,
         )
         if not is_runner(train):
             count_steps(train, self.ledger.max_steps)
         return run_study(self, train, options)
+
+    def stop(self) -> None:
+        """Ask the present run of this study to end; any thread may call this. Without a run, nothing happens.
+
+        A step that is trained in this process is finished first; in other processes it is interrupted. Then trials are paused,
+        and `tune` or `run` returns with `ending.reason == "stopped"`. A later `run` continues the study.
+        """
+        if (run := self.present_run) is not None:
+            run.stop()
 
     def retrain_cost(self) -> str:
         """Return the cost of `retrain_best` in the unit of the budget, estimated from the recorded steps.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices
-from shoestring.core.ledger.entries import Direction
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
 from shoestring.runners.checkpoints.checkpoint_store import make_location_entry
@@ -16,8 +17,9 @@ from shoestring.runners.make import count_steps, describe_code
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner
 from shoestring.stores.ledger_store import LedgerStore
-from shoestring.study.loop import Observer
-from shoestring.study.run_study import RunOptions, run_study
+from shoestring.stores.unnamed import delete_unnamed, make_unnamed_file
+from shoestring.study.begin import GivenDirection
+from shoestring.study.run_study import Callback, RunOptions, run_study
 from shoestring.study.study import Study
 
 
@@ -27,7 +29,7 @@ def tune(
     budget: str | Budget,
     *,
     max_steps: int | None = None,
-    direction: Direction = "min",
+    direction: GivenDirection = "min",
     policy: str | Policy | None = None,
     settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
@@ -43,7 +45,7 @@ def tune(
     prices: Prices | None = None,
     initial: Sequence[Config] = (),
     progress: bool | None = None,
-    observe: Observer | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Study:
     """Tune the hyperparameters of `train` until the budget is spent, and return the study.
 
@@ -65,7 +67,7 @@ def tune(
         half an hour), or "$20 at 2.50/h" (an hour of one worker costs 2.50; see `Budget` for a price per machine).
     max_steps : int, optional
         The number of steps of a full training. Required, except for a plain function, which has one step.
-    direction : {"min", "max"}, optional
+    direction : {"min", "max", "minimize", "maximize"}, optional
         Whether smaller or larger values are better.
     policy : str or Policy, optional
         What decides which trial is trained next: a name that `shoestring policies` lists, or a policy object. None: the
@@ -96,8 +98,9 @@ def tune(
     name : str, optional
         The name of the study in its store.
     store : str or LedgerStore, optional
-        Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: only in memory, so the study
-        is lost when the process ends.
+        Where the study is stored: "file.db", "sqlite:///file.db" or "postgresql://…". None: in a new file in a temporary
+        folder, which is named at the start and at the end and is deleted when it was not used for two weeks; `store=` with
+        the name of this file continues the study. ":memory:": in no file, so the study is lost when the process ends.
     seed : int, optional
         The seed of all random choices. None: the seed of the stored study; in a new study, a random one.
     prices : Prices, optional
@@ -106,10 +109,13 @@ def tune(
     initial : sequence of mapping, optional
         Configurations to try before those of the policy.
     progress : bool, optional
-        True shows the progress, False does not. None: only in a terminal or a notebook.
-    observe : callable, optional
-        Called as `observe(ledger, entry)` for each new entry of the ledger, and several times a second with `None` as the
-        entry while nothing happens.
+        True shows the progress, False shows nothing. None: only in a terminal or a notebook; elsewhere only the name of a
+        temporary file is printed (on standard error).
+    callbacks : sequence of callable, optional
+        Functions that are called as `f(study, trial)` in this process after each step that is finished or has failed, in the
+        order of the list. `trial` is the trial of this step: `trial.values` has the values of its steps, and `trial.failure` the
+        text of its failure, if it failed. A callback ends the run with `study.stop()`. An error in a callback is raised and ends
+        the run too; the step is stored already. Time spent in callbacks is charged to a budget of time or money.
 
     Returns
     -------
@@ -128,6 +134,10 @@ def tune(
         stored then.
     StudyInUse
         If another process runs the stored study.
+    KeyboardInterrupt
+        At the second Ctrl-C. The first one finishes the step that is trained in this process, or interrupts the steps in other
+        processes; then the study is returned, with `study.ending.reason == "stopped"`. In a thread, or where something else
+        handles Ctrl-C (such as asyncio), nothing is changed; `study.stop()` always works.
 
     Warns
     -----
@@ -157,14 +167,14 @@ def tune(
         live=live,
         checkpoints_at_most=checkpoints_at_most,
         deadline=deadline,
-        observe=observe,
+        callbacks=callbacks,
         progress=progress,
     )
-    study = Study.begin(
+    begin = partial(
+        Study.begin,
         space,
         budget,
         name=name,
-        store=store,
         max_steps=count_steps(train, max_steps),
         direction=direction,
         policy=policy,
@@ -175,5 +185,23 @@ def tune(
         initial=initial,
         target=describe_code(train) | make_location_entry(checkpoints),
     )
-    run_study(study, train, options)
+    if store is not None:
+        study = begin(store=store)
+        run_study(study, train, options)
+        return study
+    with _open_temporary_file(name, begin) as study:
+        run_study(study, train, options)
     return study
+
+
+@contextmanager
+def _open_temporary_file(name: str, begin: Callable[..., Study]) -> Iterator[Study]:
+    """Begin a study in a new temporary file, and close the file at the end: programs may keep hundreds of studies."""
+    file = make_unnamed_file(checks.check_study_name(name))
+    try:
+        study = begin(store=str(file))
+    except BaseException:
+        delete_unnamed(file)
+        raise
+    with closing(study.store):  # type: ignore[type-var]  # the store of a file can be closed; it opens again when needed
+        yield study

@@ -41,7 +41,7 @@ def test_tensorboard_has_every_value(study: Study, tmp_path: Path) -> None:
 
     threads = threading.active_count()
     with Follow(TensorBoard(tmp_path)) as follow:
-        follow(study.ledger, None)
+        follow(study)
         assert threading.active_count() < threads + len(study.trials) / 2, "not every trial may have an open writer"
     for trial in study.trials:
         events = EventAccumulator(str(tmp_path / f"trial-{trial.number:04d}"))
@@ -59,7 +59,7 @@ def test_mlflow_has_every_value(study: Study, tmp_path: Path) -> None:
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     with Follow(Mlflow("digits", uri)) as follow:
-        follow(study.ledger, None)
+        follow(study)
     client = mlflow.MlflowClient(uri)
     experiment = client.get_experiment_by_name("digits")
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}

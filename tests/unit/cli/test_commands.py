@@ -352,3 +352,29 @@ def test_a_report_shows_the_chosen_decision(shoestring: Shoestring, tmp_path: Pa
     shoestring(*run("unlucky", "9 epochs"))
     several = shoestring("report", "--order", "1", *STORE, code=2)
     assert "--order 1 is for one study: give its name, one of train, unlucky" in several.err
+
+
+def test_the_command_line_needs_a_file(shoestring: Shoestring) -> None:
+    found = shoestring("status", "--store", ":memory:", code=2).err
+    assert "the command would lose the study at its end: name a file" in found
+
+
+@pytest.mark.parametrize(
+    ("words", "direction"),
+    [
+        ([], "min"),
+        (["--direction", "min"], "min"),
+        (["--direction", "max"], "max"),
+        (["--maximize"], "max"),
+        (["--maximize", "--direction", "max"], "max"),
+    ],
+    ids=" ".join,
+)
+def test_the_direction_has_an_option(shoestring: Shoestring, words: list[str], direction: str) -> None:
+    shoestring(*run("train", "4 epochs"), "--quiet", "--study", "one", *words)
+    assert Study.open("one", STORE[1]).ledger.definition.direction == direction
+
+
+def test_two_directions_are_an_error(shoestring: Shoestring) -> None:
+    found = shoestring(*run("train", "4 epochs"), "--maximize", "--direction", "min", code=2).err
+    assert "--maximize and --direction min contradict each other" in found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from shoestring import Float, Report, Study, tune
 from shoestring.integrations.loggers import Follow, log_study
-from shoestring.reports.messages import find_warning
 
 
 class Recorder:
@@ -43,7 +41,7 @@ def train(config: dict[str, Any]) -> Iterator[Report]:
 
 def run(recorder: Recorder, **options: Any) -> Study:
     with Follow(recorder) as follow:
-        return tune(train, {"x": Float(0, 1)}, "40 epochs", max_steps=5, seed=4, observe=follow, **options)
+        return tune(train, {"x": Float(0, 1)}, "40 epochs", max_steps=5, seed=4, callbacks=[follow], **options)
 
 
 def test_every_trial_is_a_run_with_its_configuration_and_curve() -> None:
@@ -106,8 +104,8 @@ def test_a_step_whose_logging_failed_is_logged_by_the_next_call() -> None:
     recorder = FailingOnce()
     follow = Follow(recorder)
     with pytest.raises(ConnectionError):
-        follow(study.ledger, None)
-    follow(study.ledger, None)
+        follow(study)
+    follow(study)
     expected = Recorder()
     log_study(study.ledger, expected)
     assert recorder.curve("trial-0001") == expected.curve("trial-0001")
@@ -121,13 +119,3 @@ def test_a_continued_study_logs_its_earlier_steps(tmp_path: Any) -> None:
     study = run(recorder, store=store)
     assert len(recorder.started) == len(study.trials) + 1
     assert recorder.curve("trial-0000")
-
-
-def test_warnings_of_the_study_are_still_shown() -> None:
-    from shoestring.core.ledger.entries import Note
-
-    facts = {"order": 0, "trial": 0, "step": 1, "seconds": 0.0, "continued": 1.0, "resumed": 2.0, "same": False}
-    note = Note(topic="check", facts=facts)
-    study = run(Recorder())
-    with pytest.warns(UserWarning, match=re.escape(str(find_warning(note)))):
-        Follow(Recorder())(study.ledger, note)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit, cross_val_score
 from sklearn.naive_bayes import GaussianNB
@@ -291,3 +293,78 @@ def test_a_search_without_any_score_is_an_error() -> None:
 def test_an_unknown_kind_of_steps_is_an_error() -> None:
     with pytest.raises(ValueError, match="steps='epochs' must be 'auto'"):
         search(steps="epochs").fit(X, Y)
+
+
+# Ctrl-C ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Handle Ctrl-C as in a terminal; a shell starts background processes with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+class Interrupted(MLPClassifier):  # type: ignore[misc]
+    """A network in whose training Ctrl-C is pressed. scikit-learn's own code catches KeyboardInterrupt and ends early."""
+
+    iterations = 0
+
+    def _backprop(self, *arguments: Any) -> Any:
+        Interrupted.iterations += 1
+        if Interrupted.iterations == 110:
+            signal.raise_signal(signal.SIGINT)
+        return super()._backprop(*arguments)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_the_search_with_the_best_configuration_so_far(capfd: pytest.CaptureFixture[str]) -> None:
+    Interrupted.iterations = 0
+    network = Interrupted((4,), max_iter=20, n_iter_no_change=99, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = search(network, ALPHA, steps="folds").fit(X, Y)  # a step is 20 iterations
+        whole = search(MLPClassifier((4,), max_iter=20, n_iter_no_change=99, random_state=0), ALPHA, steps="folds").fit(
+            X, Y
+        )
+    assert found.study_.ending is not None
+    assert found.study_.ending.reason == "stopped"
+    assert 0 < found.study_.spent < 12
+    assert found.best_estimator_.n_iter_ == 20
+    for trial, other in zip(found.study_.trials, whole.study_.trials, strict=False):
+        assert trial.values == other.values[: len(trial.values)]  # the interrupted fold was trained to its end
+    assert "the search was stopped by Ctrl-C: spent" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_before_the_first_score_raises() -> None:
+    class Pressed(SVC):  # type: ignore[misc]
+        def fit(self, *data: Any) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            raise ValueError("a process that it needs was interrupted too")
+
+    with pytest.raises(KeyboardInterrupt):
+        search(Pressed()).fit(X, Y)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_does_not_interrupt_the_folds_in_other_processes() -> None:
+    """A terminal sends it to all processes, and an estimator that catches it there would get a worse score."""
+
+    class Pressed(SVC):  # type: ignore[misc]
+        is_spoiled = False
+
+        def fit(self, *data: Any) -> Any:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                self.is_spoiled = True
+            return super().fit(*data)
+
+        def predict(self, rows: Any) -> Any:
+            return 0 * super().predict(rows) if self.is_spoiled else super().predict(rows)
+
+    found = search(Pressed(), budget="4 epochs", n_jobs=2, refit=False).fit(X, Y)
+    assert found.best_score_ == search(budget="4 epochs", n_jobs=2).fit(X, Y).best_score_ > 0.9

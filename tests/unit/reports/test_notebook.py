@@ -19,6 +19,7 @@ from shoestring.reports.figures.page import draw_study
 from shoestring.reports.figures.style import DARK, LIGHT
 from shoestring.reports.notebook import NotebookView, study_html
 from shoestring.reports.progress import LineProgress, LiveView, SilentProgress, make_view
+from shoestring.study.run_study import RunOptions, run_study
 
 SPACE = Space({"x": Float(0.0, 1.0)})
 EVIL = "<script>alert(1)</script>&\x1b[31m\"'"
@@ -195,7 +196,7 @@ def test_one_output_is_updated_until_the_budget_is_spent(monkeypatch: pytest.Mon
     monkeypatch.setattr(notebook, "_EVERY_S", 0.0)
     study = Study.begin(SPACE, "5 epochs", policy="random_search")
     with NotebookView("title <i>") as view:
-        study.run(_simulated(), observe=view)
+        run_study(study, _simulated(), RunOptions(observe=view))
     assert recorded.outputs == 1
     shares = [share_of(page) for page in recorded.pages]
     assert shares == sorted(shares)
@@ -216,7 +217,7 @@ def test_the_bar_is_not_updated_for_every_entry(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(notebook, "_EVERY_S", 1e9)
     study = Study.begin(SPACE, "50 epochs", policy="random_search")
     with NotebookView("t") as view:
-        study.run(_simulated(), observe=view)
+        run_study(study, _simulated(), RunOptions(observe=view))
     assert len(recorded.pages) == 2  # when it begins and when it ends
     assert share_of(recorded.pages[-1]) == 1.0
 

@@ -24,7 +24,7 @@ def run(train: Any, **more: Any) -> Any:
 
 
 def test_a_study_in_memory_has_its_best_checkpoint_as_long_as_it_exists() -> None:
-    study = run(Counter)
+    study = run(Counter, store=":memory:")
     checkpoint = study.best.checkpoint
     assert checkpoint.read_text() == "1"
     assert list(Path.cwd().iterdir()) == []

@@ -29,6 +29,7 @@ from shoestring.stores import sqlite_file as files
 from shoestring.stores.lease import Process, find_uncharged
 from shoestring.stores.ledger_store import HEARTBEAT_S, Heartbeat
 from shoestring.stores.sql import SqlStore
+from shoestring.study.run_study import RunOptions, run_study
 from shoestring.study.study import Study
 from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text
 
@@ -367,11 +368,8 @@ def test_every_append_of_a_run_stores_the_running_steps(tmp_path: Path, monkeypa
         if entry is not None and row["entries"] == len(ledger):  # else two entries were stored together
             recorded.append((entry.kind, json.loads(str(row["running"]))))
 
-    study.run(
-        LocalRunner(train, Checkpoints(tmp_path / "checkpoints")),
-        should_stop=lambda: len(study.ledger) > 12,
-        observe=look,
-    )
+    options = RunOptions(should_stop=lambda: len(study.ledger) > 12, observe=look)
+    run_study(study, LocalRunner(train, Checkpoints(tmp_path / "checkpoints")), options)
     orders = [running for kind, running in recorded if kind == "order"]
     assert orders[:3] == [{"0": 0.0}, {"1": 0.0}, {"2": 0.0}]
     between = [running for kind, running in recorded if kind == "receipt" and running]

@@ -32,6 +32,7 @@ from shoestring.stores import sqlite_file as files
 from shoestring.stores.addresses import open_store
 from shoestring.stores.database import read_server_address
 from shoestring.stores.sql import SqlStore
+from shoestring.study.run_study import RunOptions, run_study
 from shoestring.study.study import Study
 from shoestring.testing.curves import DecayingCurves
 from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text, entries_of_all_kinds
@@ -517,7 +518,7 @@ def test_a_simulated_study_waits_for_the_disk_only_at_its_end(file: Path) -> Non
         assert isinstance(study.store, SqlStore)
         settings.append(pragma_now(study.store, "synchronous"))
 
-    study.run(SimulatedRunner(DecayingCurves()), observe=look)
+    run_study(study, SimulatedRunner(DecayingCurves()), RunOptions(observe=look))
     assert settings.count(1) >= 58  # a heartbeat may come between
     assert isinstance(study.store, SqlStore)
     assert pragma_now(study.store, "synchronous") == 2
@@ -541,7 +542,7 @@ def test_a_real_study_reaches_the_disk_while_it_trains(file: Path, tmp_path: Pat
         appended.append(pragma_now(store, "synchronous"))
 
     appended: list[object] = []
-    study.run(LocalRunner(train, Checkpoints(tmp_path / "checkpoints")), observe=look)
+    run_study(study, LocalRunner(train, Checkpoints(tmp_path / "checkpoints")), RunOptions(observe=look))
     assert waited == [2, 2, 2]
     assert 1 in appended
     assert pragma_now(store, "synchronous") == 2

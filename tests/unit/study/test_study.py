@@ -131,18 +131,6 @@ def test_initial_configs_come_first() -> None:
     assert [trial.config for trial in study.trials[:2]] == mine
 
 
-def test_observers_see_every_entry() -> None:
-    kinds: list[str] = []
-    tune(
-        loss,
-        SPACE,
-        "3 epochs",
-        policy="random_search",
-        observe=lambda ledger, entry: kinds.append(entry.kind if entry else "-"),
-    )
-    assert [kind for kind in kinds if kind != "-"] == ["order", "receipt"] * 3
-
-
 @dataclass(frozen=True)
 class Unregistered:
     """A policy that is not registered: only its object exists."""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import inspect
 import os
+import pickle
 import re
+import shutil
+import stat
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shoestring import Float, Space, Study, tune
+from shoestring import Choice, Float, Space, Study, Trial, tune
 from shoestring.core.ledger.entries import Amendment, Cost, Order, Receipt
-from shoestring.errors import RunnerError, StudyError, TrainingFailed
+from shoestring.errors import RunnerError, StoreError, StudyError, TrainingFailed
 from shoestring.runners.make import RunnerOptions
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner
+from shoestring.stores.in_memory import MemoryStore
 from shoestring.study import run_study
 from shoestring.study.loop import Ending
 from shoestring.study.run_study import report_problems
@@ -59,6 +63,17 @@ def test_every_argument_is_named_typed_and_explained() -> None:
     assert all(p.annotation is not p.empty for p in parameters.values())
     passed_on = set(inspect.signature(Study.begin).parameters) - {"target"}
     assert passed_on <= set(parameters)
+
+
+@pytest.mark.parametrize(("given", "best"), [("min", 1.0), ("minimize", 1.0), ("max", 3.0), ("maximize", 3.0)])
+def test_the_direction_may_be_written_in_full(given: Any, best: float, tmp_path: Path) -> None:
+    space = Space({"x": Choice([1.0, 3.0])})
+    options: dict[str, Any] = {"store": f"{tmp_path}/s.db", "initial": [{"x": 1.0}, {"x": 3.0}]}
+    study = tune(loss, space, "2 epochs", direction=given, **options)
+    assert study.best is not None
+    assert study.best.value == best
+    short: Any = given[:3]
+    assert tune(loss, space, "2 epochs", direction=short, **options).spent == 2  # the same study
 
 
 def test_devices_reach_the_runner_and_set_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,9 +259,98 @@ def test_a_study_runs_a_runner() -> None:
 
 
 def test_nothing_is_shown_outside_terminals_and_notebooks(capfd: pytest.CaptureFixture[str]) -> None:
-    tune(loss, SPACE, "5 epochs")
+    tune(loss, SPACE, "5 epochs", store=":memory:")
     tune(loss, SPACE, "5 epochs", progress=False)
     assert capfd.readouterr() == ("", "")
+
+
+# the file of a study whose user named no store ---------------------------------------------------------------------------
+
+
+def test_a_study_without_a_store_survives_its_process(tmp_path: Path) -> None:
+    program = (
+        "import os\n"
+        "from shoestring import tune\n"
+        "def train(config):\n"
+        "    for step in range(5):\n"
+        "        if step == 3:\n"
+        "            os.kill(os.getpid(), 9)\n"
+        "        yield config['x'] / (step + 1)\n"
+        "tune(train, {'x': {'float': [0.0, 1.0]}}, '20 epochs', max_steps=5, seed=1, policy='random_search')\n"
+    )
+    environment = {**os.environ, "SHOESTRING_STUDIES": str(tmp_path / "studies")}
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    (file,) = tmp_path.glob("studies/study-*/study.db")
+    assert killed.stderr == (
+        f"the study is stored in {file}, which is deleted when nobody has used it for 14 days\n"  # named at the start
+    )
+    assert Study.open(store=str(file)).spent == 3
+    study = tune(curve, SPACE, "20 epochs", max_steps=5, store=str(file))
+    assert study.spent == 20
+
+
+def test_the_file_of_a_study_without_a_store_is_named_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    study = tune(curve, SPACE, "9 epochs", max_steps=5)
+    first, last = capfd.readouterr().err.splitlines()
+    assert first.startswith(f"the study is stored in {study.store.where}, which is deleted when")
+    assert last == f"to open or continue this study later: store={study.store.where!r}"
+    assert len(Study.open(store=study.store.where).ledger) == len(study.ledger)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_only_the_user_can_read_the_file_of_a_study_without_a_store() -> None:
+    study = tune(Saved, SPACE, "9 epochs", max_steps=5)
+    file = Path(study.store.where)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert study.best is not None
+    assert study.best.checkpoint is not None
+    assert study.best.checkpoint.is_relative_to(file.parent)
+
+
+class Saved(Trainer):
+    def save(self, path: Path) -> None:
+        path.write_text(repr(self.x))
+
+    def load(self, path: Path) -> None:
+        self.x = float(path.read_text())
+
+
+def test_memory_keeps_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHOESTRING_STUDIES", str(tmp_path))
+    study = tune(curve, SPACE, "9 epochs", max_steps=5, store=":memory:")
+    assert isinstance(study.store, MemoryStore)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreError, match="store ':memory:' is a new one in memory, so there is no study in it"):
+        Study.open(store=":memory:")
+
+
+def test_a_study_that_cannot_begin_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHOESTRING_STUDIES", str(tmp_path))
+    with pytest.raises(StudyError, match="seed"):
+        tune(loss, SPACE, "9 epochs", seed=-1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux lists open files")
+def test_many_studies_without_a_store_keep_no_files_open() -> None:
+    studies = [tune(loss, SPACE, "2 epochs") for _ in range(3)]
+    opened = {os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if _is_link(name)}
+    assert not opened & {study.store.where for study in studies}
+    assert studies[0].run(loss).reason == "budget"
+
+
+def _is_link(name: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{name}")
+
+
+def test_a_pickle_of_a_study_without_a_store_does_not_need_its_file() -> None:
+    study = tune(loss, SPACE, "2 epochs")
+    pickled = pickle.dumps(study)
+    shutil.rmtree(Path(study.store.where).parent)
+    again: Study = pickle.loads(pickled)
+    assert again.spent == 2
+    assert again.best == study.best
 
 
 def test_progress_true_shows_the_progress(capfd: pytest.CaptureFixture[str]) -> None:
@@ -256,18 +360,70 @@ def test_progress_true_shows_the_progress(capfd: pytest.CaptureFixture[str]) -> 
     assert output.out == ""
 
 
-def test_an_observer_sees_every_entry_while_progress_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    kinds: list[str] = []
-    tune(
-        loss, SPACE, "2 epochs", progress=True, observe=lambda ledger, entry: kinds.append(entry.kind if entry else "")
-    )
-    assert kinds.count("receipt") == 2
+def test_callbacks_are_called_while_progress_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    spent: list[float] = []
+    tune(loss, SPACE, "2 epochs", progress=True, callbacks=[lambda study, trial: spent.append(study.spent)])
+    assert spent == [1, 2]
     assert "best" in capfd.readouterr().err
+
+
+# callbacks -----------------------------------------------------------------------------------------------------------
+
+
+def test_callbacks_get_the_study_and_the_trial_after_each_step() -> None:
+    calls: list[tuple[str, int, list[float | None]]] = []
+
+    def note(name: str) -> Callable[[Study, Trial], None]:
+        return lambda study, trial: calls.append((name, trial.number, list(study.trials[trial.number].values)))
+
+    study = tune(curve, SPACE, "7 epochs", max_steps=5, policy="random_search", callbacks=[note("a"), note("b")])
+    steps = [(trial.number, trial.values[:step]) for trial in study.trials for step in range(1, trial.steps + 1)]
+    assert calls == [(name, *step) for step in steps for name in ("a", "b")]
+
+
+def test_a_callback_sees_failures() -> None:
+    failures: list[str] = []
+
+    def fail_once(config: Any) -> float:
+        if not failures:
+            raise ValueError("no data")
+        return loss(config)
+
+    tune(fail_once, SPACE, "3 epochs", callbacks=[lambda study, trial: failures.append(trial.failure)])
+    assert ["no data" in text for text in failures] == [True, False, False]
+
+
+def test_a_callback_can_stop_the_run() -> None:
+    def stop(study: Study, trial: Trial) -> None:
+        if study.spent == 4:
+            study.stop()
+
+    study = tune(curve, SPACE, "20 epochs", max_steps=5, callbacks=[stop])
+    assert study.ending is not None
+    assert (study.ending.reason, study.spent) == ("stopped", 4)
+    assert study.run(curve, callbacks=()).reason == "budget"
+
+
+def test_a_callback_of_a_run_with_worker_processes_can_stop_it() -> None:
+    study = tune(loss, SPACE, "1000 epochs", workers=2, callbacks=[lambda study, trial: study.stop()])
+    assert study.ending is not None
+    assert study.ending.reason == "stopped"
+    assert study.spent < 10
+
+
+def test_an_error_in_a_callback_is_raised_and_the_step_is_stored(tmp_path: Path) -> None:
+    def fail(study: Study, trial: Trial) -> None:
+        raise ConnectionError("the chat does not answer")
+
+    with pytest.raises(ConnectionError):
+        tune(loss, SPACE, "9 epochs", store=str(tmp_path / "s.db"), callbacks=[fail])
+    assert Study.open(store=str(tmp_path / "s.db")).spent == 1
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"progress": "yes"}, r"progress='yes' must be True, False, or None \(show it in a terminal or notebook\)"),
-    ({"observe": 5}, r"observe=5 must be a function, such as observe\(ledger, entry\)"),
+    ({"callbacks": [5]}, r"callbacks=\[5\] must be a list of functions, such as \[f\] with f\(study, trial\)"),
+    ({"callbacks": loss}, r"callbacks=<function loss .* must be a list of functions"),
     ({"prices": 0.5}, r"prices=0.5 must be Prices\(…\), as Prices\(validate_epochs=0.5\)"),
     ({"initial": {"x": 0.5}}, r"initial=\{'x': 0.5\} must be a list of configs, such as \[\{'lr': 0.1\}\]"),
     ({"store": 5}, "store=5 must be an address, such as sqlite:///file.db, or a ledger store"),

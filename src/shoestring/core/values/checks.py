@@ -107,6 +107,12 @@ def check_configs(name: str, value: Any) -> Sequence[Any]:
     return value
 
 
+def check_functions(name: str, value: Any, example: str) -> None:
+    """Raise an error if the argument is not a list of functions."""
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence) or not all(map(callable, value)):
+        raise StudyError(f"{name}={value!r} must be a list of functions, such as {example}")
+
+
 def check_function(name: str, value: Any, example: str) -> None:
     """Raise an error if the argument is neither a function nor None."""
     if value is not None and not callable(value):

@@ -10,14 +10,17 @@ The value of a step is the mean score of the folds that were fitted so far. The 
 from __future__ import annotations
 
 import math
+import os
 import pickle
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -31,6 +34,7 @@ from shoestring.integrations.sklearn.results import FoldResult, FoldResults, Sco
 from shoestring.runners.training.code import Context, Report
 
 StepKind = Literal["passes", "trees", "folds"]
+T = TypeVar("T")
 
 
 @dataclass
@@ -70,7 +74,10 @@ class Folds:
             fits = [self._fit_method(models[fold], trees, step) for fold in folds]
             try:
                 parts = zip(folds, fits, strict=True)
-                outcomes = Parallel(n_jobs=self.jobs)(delayed(self._advance)(models[k], k, fit) for k, fit in parts)
+                advance, pid = delayed(_call_without_ctrl_c), os.getpid()
+                outcomes = Parallel(n_jobs=self.jobs)(
+                    advance(pid, self._advance, models[k], k, fit) for k, fit in parts
+                )
             except Exception as error:
                 self.error = self.error or error
                 raise
@@ -159,6 +166,20 @@ class Folds:
         n = len(self.X) if not hasattr(self.X, "shape") else self.X.shape[0]
         has_rows = {name: np.ndim(value) > 0 and np.shape(value)[0] == n for name, value in params.items()}
         return {name: _safe_indexing(value, rows) if has_rows[name] else value for name, value in params.items()}
+
+
+def _call_without_ctrl_c(pid: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function; in another process than `pid` it is not interrupted by Ctrl-C, which a terminal sends to all of them.
+
+    Some estimators catch KeyboardInterrupt and end early. The configuration would then get the score of a shorter training.
+    """
+    if os.getpid() == pid or threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return function(*arguments)
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def step_kind_of(estimator: Any, names: Any) -> StepKind:

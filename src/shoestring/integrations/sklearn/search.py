@@ -40,6 +40,7 @@ from shoestring.integrations.sklearn.results import (
     to_metrics,
 )
 from shoestring.integrations.sklearn.routing import make_router, route_fit, route_score
+from shoestring.reports.progress import print_line
 from shoestring.runners.make import has_code_changed
 from shoestring.runners.training.code import MAX_METRICS
 from shoestring.stores.addresses import open_store
@@ -200,6 +201,9 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             If the budget was spent before any configuration had a score.
         StudyError
             If the store holds a different search under this name.
+        KeyboardInterrupt
+            At the second Ctrl-C, or at the first one if no configuration has a score yet. Otherwise the first one finishes the
+            step and ends the search as if its budget were spent, with `study_.ending.reason == "stopped"`.
         """
         X, y = indexable(X, y)
         space = to_space(self.space)
@@ -284,8 +288,12 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             should_stop=lambda: raises and folds.error is not None,
         )
         run = StudyRun(self.study_, folds.train, options)
-        with run.view:
+        with run.stop_on_ctrl_c():
             ending = run.spend(observer=warn_of_notes)
+        if run.signals:
+            self._describe_stop()
+            if self.study_.best is None:
+                raise KeyboardInterrupt  # there is no configuration to return
         if folds.error is not None and (raises or self.study_.best is None):
             raise folds.error
         trials = [trial for trial in self.study_.trials if trial.best_step]
@@ -296,6 +304,19 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         by_folds = folds.kind == "folds"
         steps = [(trial, trial.steps if by_folds else trial.best_step) for trial in trials]
         return [ConfigScores(dict(trial.config), step, results[trial.number][step]) for trial, step in steps]
+
+    def _describe_stop(self) -> None:
+        """Print, after Ctrl-C, what `fit` does now and how the search continues."""
+        is_fitted = self.refit is not False and self.study_.best is not None
+        now = "; fitting its best configuration on all rows (Ctrl-C stops that too)" if is_fitted else ""
+        how = (
+            "it is only in memory: pass store='file.db' to continue a search later"
+            if self.store is None
+            else f"the same fit continues it from {self.store!r}"
+        )
+        budget = self.study_.ledger.budget
+        spent = f"{budget.show(self.study_.spent)} of {budget.show(budget.total)}"
+        print_line(f"the search was stopped by Ctrl-C: spent {spent}; {how}{now}")
 
     def _choose_best(self, rows: list[ConfigScores], folds: Folds) -> None:
         if callable(self.refit):

@@ -5,7 +5,7 @@
 
 Some newcomers of a guided race are drawn too: the first ones, because there is nothing to go by, and every fifth of the others.
 They are the insurance against looks that mislead: what a model of the looks never proposes would otherwise never be tried.
-With more than 500 parameters all newcomers are drawn.
+With more than 200 parameters all newcomers are drawn.
 
 A look of the model takes some milliseconds, so it is bounded by what it can earn. It chooses several newcomers at once, as if the
 results of those before had come out as predicted, if many trials are known or if first steps are quick. The rule reads only what
@@ -63,7 +63,7 @@ _FIRST_STEP_SHARE = 0.15  # of the price of a first step, at most, for choosing 
 _TRIALS_FOR_PRICE = 32  # the first trials, by which the price of a first step is known
 _LOOK_S = 0.01  # assumed time of a look, until two were made: the first one includes imports
 _MAX_CHOSEN = 16  # newcomers of one look; if steps are so quick that it would have to be more, all are drawn
-_MOST_PARAMETERS = 500  # a look took 20 ms with 300 of them, and memory grows with their number
+_MOST_PARAMETERS = 200  # from more, some hundred trials say nothing, and a look needs much memory
 _TRIALS_PER_CHOSEN = 64  # with so many more trials, a look chooses one more newcomer, since it takes longer
 
 

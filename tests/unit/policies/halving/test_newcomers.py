@@ -253,7 +253,7 @@ def test_with_a_budget_in_epochs_thinking_is_limited_by_the_time_of_training() -
 
 @pytest.mark.parametrize("max_steps", [1, 20])
 def test_in_a_space_of_many_parameters_all_newcomers_are_drawn(max_steps: int) -> None:
-    space = Space({f"x{i}": Float(0.0, 1.0) for i in range(501)})
+    space = Space({f"x{i}": Float(0.0, 1.0) for i in range(201)})
     options = {"space": space, "max_steps": max_steps, "budget": "30 epochs"}
     source = Formula(value=lambda config: config["x0"])
     wide, drawn = (study(policy, source, **options) for policy in (GuidedHalving(), SequentialHalving()))
