@@ -44,16 +44,7 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
         if isinstance(where, type) or not all(hasattr(where, part) for part in ("load", "append", "lease")):
             raise StoreError(f"store={where!r} must be an address, such as sqlite:///file.db, or a ledger store")
         return where
-    if not where.isprintable():
-        shown = hide_credentials(where)
-        raise StoreError(f"the store {shown!r} must be an address of printable characters, such as sqlite:///file.db")
-    if "://" not in where:
-        if (shown := hide_credentials(where)) != where:  # a file of that name would show the password to everyone
-            raise StoreError(
-                f"the store {shown!r} looks like the address of a server, which begins with postgresql://; for a file of that "
-                "name write sqlite:/// before it"
-            )
-        where = f"sqlite:///{where}"
+    where = _complete(where)
     scheme = where.split("://", 1)[0]
     if scheme.split("+", 1)[0] not in ("sqlite", "postgresql"):
         raise StoreError(f"the store {hide_credentials(where)!r} must begin with sqlite:/// or postgresql://")
@@ -63,6 +54,21 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
     from shoestring.stores.sql import SqlStore
 
     return SqlStore(where)
+
+
+def _complete(address: str) -> str:
+    """Return an address with its scheme: without one it is the name of a file."""
+    shown = hide_credentials(address)
+    if not address.isprintable():
+        raise StoreError(f"the store {shown!r} must be an address of printable characters, such as sqlite:///file.db")
+    if "://" in address:
+        return address
+    if shown != address:  # a file of that name would show the password to everyone
+        raise StoreError(
+            f"the store {shown!r} looks like the address of a server, which begins with postgresql://; for a file of that "
+            "name write sqlite:/// before it"
+        )
+    return f"sqlite:///{address}"
 
 
 def _exists(path: Path) -> bool:
