@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from shoestring.core.ledger.entries import Note
 from shoestring.errors import StoreError
+from shoestring.stores import sqlite_file
 from shoestring.stores.sql import SqlStore
 from shoestring.testing.ledger_stores import a_step, an_opening, an_order, entries_as_text
 
@@ -103,6 +105,19 @@ def test_a_lost_folder_is_rescued_elsewhere(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(StoreError, match="was deleted"):
         store.append("s", ledger, Note(topic="n"))
     assert entries_as_text(SqlStore("sqlite:///store.db.rescued").load("s")) == entries_as_text(ledger)
+
+
+def test_a_disk_that_does_not_answer_is_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path}/store.db")
+    ledger = store.append("s", None, an_opening())
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_file, "identify", fail)
+        ledger = store.append("s", ledger, an_order(0))
+    assert len(store.append("s", ledger, a_step(0, 1))) == 3
 
 
 def test_a_closed_store_may_be_replaced(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ class Database:
                     yield self._connection
                 self._was_connected = True
                 if self._made_tables and self.path is not None and self._identity is None:
-                    self._identity = files.identify(self.path)
+                    self._identity = self._identify(self.path)
             except IntegrityError:
                 raise Conflict(f"another process wrote to {self.where} first") from None
             except DBAPIError as error:
@@ -188,7 +188,7 @@ class Database:
 
         SQLite would go on writing to the deleted file, and all of it would be gone with this process.
         """
-        if self._loss is None and self.path is not None and self._identity not in (None, files.identify(self.path)):
+        if self._loss is None and self.path is not None and self._identity not in (None, self._identify(self.path)):
             copy = None
             if self._connection is not None:
                 driver = self._connection.connection.driver_connection
@@ -199,6 +199,12 @@ class Database:
             self._loss = StoreLost(_describe_loss(self.path, copy))
         if self._loss is not None:
             raise self._loss
+
+    def _identify(self, path: Path) -> tuple[int, int] | None:
+        try:
+            return files.identify(path)
+        except OSError:  # the disk does not answer now; that does not mean that the file is gone
+            return self._identity
 
     def _wait_for_disk(self, connection: Connection, durable: bool) -> None:
         if self.path is None:

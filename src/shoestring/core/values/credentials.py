@@ -8,12 +8,12 @@ belong to a secret is hidden, rather too much than too little.
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote_plus
 
 HIDDEN = "***"  # what other programs print too in place of a password
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|pwd|secret|token|credential|signature|(?:api|access|account)_?key", re.IGNORECASE
 )
+_ENCODED = re.compile(r"%(?P<code>[0-9a-fA-F]{2})")
 _POSSIBLE_PASSWORD = re.compile(
     r"^(?P<user>(?:[^:/@]*:?/+)?[^:@]*):(?!//)(?P<password>.*)@", re.DOTALL
 )  # up to the last @
@@ -57,7 +57,8 @@ def is_secret_name(name: str) -> bool:
     bool
         True for names such as "password", "sslpassword" and "access_key".
     """
-    return _SECRET_NAME.search(unquote_plus(name)) is not None
+    decoded = _ENCODED.sub(lambda found: chr(int(found["code"], 16)), name)
+    return _SECRET_NAME.search(decoded) is not None
 
 
 def _hide_parameters(query: str) -> str:
