@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoestring import policies
+from shoestring.core.ledger.entries import Direction
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError
@@ -25,6 +26,7 @@ from shoestring.runners.checkpoints.checkpoint_store import make_location_entry
 from shoestring.runners.make import RunnerOptions, count_steps, describe_code, has_code_changed, make_command_runner
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.training.targets import resolve
+from shoestring.stores.addresses import IN_MEMORY
 from shoestring.study.run_study import RunOptions
 
 if TYPE_CHECKING:
@@ -250,7 +252,21 @@ def _read_numbers(words: Iterable[str], option: str, form: str, example: str) ->
     return found
 
 
-# space, settings and configurations ----------------------------------------------------------------------------------
+# store, direction, space, settings and configurations --------------------------------------------------------------------
+
+
+def require_file(store: str) -> str:
+    """Return the store; raise an error for one in memory."""
+    if store == IN_MEMORY:
+        raise StudyError(f"--store {store} would lose the study at the end of the command: name a file")
+    return store
+
+
+def read_direction(direction: Direction | None, *, maximize: bool) -> Direction:
+    """Return the direction that `--direction` and `--maximize` name together."""
+    if maximize and direction == "min":
+        raise StudyError("--maximize and --direction min contradict each other: give one of them")
+    return "max" if maximize else direction or "min"
 
 
 def read_space(file: str | None, parameters: Iterable[str]) -> Space:

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from shoestring import policies
-from shoestring.core.ledger.entries import Direction
-from shoestring.stores.addresses import DEFAULT_STORE, IN_MEMORY
+from shoestring.stores.addresses import DEFAULT_STORE
 
 SUCCESS, FAILED, NO_RESULT, DIFFERENT_VALUE = 0, 1, 3, 4  # exit codes; click's own code for wrong usage is 2
 STOPPED = 128  # plus the number of the signal
@@ -32,12 +31,6 @@ def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return store_option(function)
 
 
-def _require_file(ctx: click.Context, option: click.Parameter, store: str) -> str:
-    if store == IN_MEMORY:
-        raise click.BadParameter("the command would lose the study at its end: name a file", ctx, option)
-    return store
-
-
 def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--store",
@@ -45,7 +38,6 @@ def store_option(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         envvar="SHOESTRING_STORE",
         show_envvar=True,
-        callback=_require_file,
         help="SQLite file or postgresql:// address; its password may be in SHOESTRING_STORE_PASSWORD.",
     )(function)
 
@@ -106,13 +98,6 @@ def training_options(function: Callable[..., Any]) -> Callable[..., Any]:
     text = "Whether smaller or larger values are better.  [default: min]"
     function = click.option("--direction", type=click.Choice(["min", "max"]), help=text)(function)
     return click.option("--max-steps", type=int, help="Steps of a full training (a plain function has 1).")(function)
-
-
-def read_direction(direction: Direction | None, *, maximize: bool) -> Direction:
-    """Return the direction that `--direction` and `--maximize` name together."""
-    if maximize and direction == "min":
-        raise click.UsageError("--maximize and --direction min contradict each other: give one of them")
-    return "max" if maximize else direction or "min"
 
 
 def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from shoestring import policies
-from shoestring.cli.job import Job, add_validation_limit, read_configs, read_settings
-from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS, read_direction
+from shoestring.cli.job import Job, add_validation_limit, read_configs, read_direction, read_settings, require_file
+from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS
 from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.deciding.policy import warn_of_small_budget
 from shoestring.core.ledger.amendments import find_changes
@@ -78,7 +78,7 @@ def run_command(
         space,
         budget,
         name=name,
-        store=store,
+        store=require_file(store),
         max_steps=job.max_steps(max_steps),
         direction=read_direction(direction, maximize=maximize),
         policy=policy,

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoestring.cli.job import read_settings, read_space
-from shoestring.cli.options import STOPPED, read_direction
+from shoestring.cli.job import read_direction, read_settings, read_space, require_file
+from shoestring.cli.options import STOPPED
 from shoestring.cli.printing import print_line
 from shoestring.core.ledger.budget import parse_duration_s
 from shoestring.core.ledger.entries import Direction
@@ -190,7 +190,7 @@ def _find_study(
         read_space(space_file, params),
         budget,
         name=name or "study",
-        store=store,
+        store=require_file(store),
         max_steps=1 if max_steps is None else max_steps,
         direction=read_direction(direction, maximize=maximize),
         settings=read_settings(settings),

@@ -355,8 +355,9 @@ def test_a_report_shows_the_chosen_decision(shoestring: Shoestring, tmp_path: Pa
 
 
 def test_the_command_line_needs_a_file(shoestring: Shoestring) -> None:
-    found = shoestring("status", "--store", ":memory:", code=2).err
-    assert "the command would lose the study at its end: name a file" in found
+    found = shoestring(*run("train"), "--store", ":memory:", code=2).err
+    assert "--store :memory: would lose the study at the end of the command: name a file" in found
+    assert "there is no study in it to open" in shoestring("status", "--store", ":memory:", code=1).err
 
 
 @pytest.mark.parametrize(
