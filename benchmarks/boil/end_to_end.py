@@ -24,8 +24,7 @@ import torch
 
 from benchmarks.boil.tasks import TASKS
 from shoestring import Study, tune
-from shoestring.core.ledger.entries import Entry, Receipt
-from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.state import Trial
 
 EPISODES, MAX_STEPS = 10, 30
 TARGET = 100.0
@@ -38,10 +37,10 @@ def train(config: Mapping[str, Any]) -> Iterator[float]:
         yield float(np.mean(list(islice(episodes, EPISODES))))
 
 
-def narrate(ledger: Ledger, entry: Entry | None) -> None:
+def narrate(study: Study, trial: Trial) -> None:
     """Print a line for each run that has reached the ordered step."""
-    if isinstance(entry, Receipt) and ledger.trials[entry.trial].open_order is None:
-        trial = ledger.trials[entry.trial]
+    ledger = study.ledger
+    if trial.open_order is None:
         config = ", ".join(f"{name} {value:.3g}" for name, value in trial.config.items())
         why = ledger.orders[-1].why
         print(
@@ -77,7 +76,7 @@ def main() -> int:
         direction="max",
         policy=chosen.policy,
         seed=chosen.seed,
-        observe=narrate,
+        callbacks=[narrate],
     )
     reached, config = best_run(study)
     measured = {

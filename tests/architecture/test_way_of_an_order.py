@@ -16,7 +16,7 @@ from shoestring.policies.halving.guided_halving import GuidedHalving
 
 ROOT = Path(shoestring.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-it-works.md"
-MAX_FILES = 49  # of the whole package; if a change needs more, look for unnecessary ones
+MAX_FILES = 51  # of the whole package; if a change needs more, look for unnecessary ones
 
 
 class FirstDecision(Exception):
