@@ -181,11 +181,11 @@ def call_tune(junk: Junk) -> None:
         "prices": None,
         "initial": (),
         "progress": False,
-        "observe": None,
+        "callbacks": (),
     }
     if good["train"] is curve:
         good["max_steps"] = 3
-    tune(deadline=0.01, **_without_calls(junk.replace_some(good), "observe"))
+    tune(deadline=0.01, **_without_calls(junk.replace_some(good), "callbacks"))
 
 
 def call_deadline(junk: Junk) -> None:

@@ -17,6 +17,17 @@ def train(config):
         loss *= 0.9
         yield loss
 """
+BEGIN = """
+import atexit, os, re, sys
+from shoestring.cli.main import main
+os.chdir(sys.argv[1])
+def write_memory():
+    with open("/proc/self/status") as status, open("memory", "w") as file:
+        file.write(re.search(r"VmHWM:\\s+(\\d+)", status.read())[1])
+if sys.platform == "linux":
+    atexit.register(write_memory)
+main(sys.argv[2:])
+"""
 KINDS = {
     "floats": "p{0} = {{ float = [0.0, 1.0] }}\n",
     "integers": "p{0} = {{ int = [1, 9] }}\n",
@@ -25,13 +36,15 @@ KINDS = {
 
 def measure_command(folder: Path, *words: str) -> tuple[int, float]:
     """Run the command in a process of its own; return its exit code and the most memory that it used, in bytes."""
-    begin = "import os, sys; from shoestring.cli.main import main; os.chdir(sys.argv[1]); main(sys.argv[2:])"
     output = (os.POSIX_SPAWN_OPEN, 1, folder / "out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     pid = os.posix_spawn(
-        sys.executable, [sys.executable, "-c", begin, str(folder), *words], os.environ, file_actions=[output]
+        sys.executable, [sys.executable, "-c", BEGIN, str(folder), *words], os.environ, file_actions=[output]
     )
     _, status, usage = os.wait4(pid, 0)
-    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    memory = float(usage.ru_maxrss)
+    if sys.platform == "linux":  # where `ru_maxrss` may be that of the process that started this one
+        memory = 1024 * float((folder / "memory").read_text())
+    return os.waitstatus_to_exitcode(status), memory
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

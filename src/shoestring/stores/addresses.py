@@ -34,12 +34,12 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
     StoreError
         If the address cannot be used.
     """
-    if where == IN_MEMORY and must_exist:
-        raise StoreError(f"the store {where!r} is a new one in memory, so there is no study in it to open")
-    if where is None or where == IN_MEMORY:
-        return MemoryStore()
     if isinstance(where, Path):
         where = str(where)
+    if where is None or (isinstance(where, str) and where == IN_MEMORY):
+        if must_exist and where is not None:
+            raise StoreError(f"the store {where!r} is a new one in memory, so there is no study in it to open")
+        return MemoryStore()
     if not isinstance(where, str):
         if isinstance(where, type) or not all(hasattr(where, part) for part in ("load", "append", "lease")):
             raise StoreError(f"store={where!r} must be an address, such as sqlite:///file.db, or a ledger store")

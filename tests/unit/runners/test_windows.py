@@ -69,7 +69,8 @@ def test_the_local_runner_works_without_process_groups(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
     )
-    assert done.stderr == ""
+    told = ("the study is stored in ", "to open or continue this study later: ")  # the study has no store of its own
+    assert [line for line in done.stderr.splitlines() if not line.startswith(told)] == []
     assert done.stdout.splitlines()[0] == "6.0"
     for name in ("process", "Windows"):
         assert name in done.stdout.splitlines()[1]
