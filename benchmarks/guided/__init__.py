@@ -78,6 +78,7 @@ def compare(grid: statistics.Grid, method: str, base: str) -> list[dict[str, Any
             continue
         mean = statistics.weights(cells) @ pairs[is_whole]
         resampled = statistics.resample_weights(cells, RESAMPLES) @ pairs[is_whole]
+        resampled = resampled[resampled[:, 1] > 0.0]  # a resample may have only sources that the base solves
         low, high = np.percentile(resampled[:, 0] / resampled[:, 1], statistics.LEVELS)
         numbers = {"mean": mean[0], "base": mean[1], "ratio": mean[0] / mean[1], "low": low, "high": high}
         rows.append({"budget": budget, **{name: float(value) for name, value in numbers.items()}, "pairs": len(cells)})
