@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shoestring.core.values.credentials import hide_credentials
@@ -56,4 +56,5 @@ def test_addresses_without_a_secret_are_not_changed(address: str) -> None:
 
 @given(st.text(alphabet="ab:/?#@&=% .", max_size=12), st.sampled_from(["postgresql://", "postgres:/", "pg//", ""]))
 def test_a_password_before_the_host_is_hidden_whatever_else_it_has(noise: str, scheme: str) -> None:
+    assume(scheme or not noise.startswith("//"))  # else `me` is the scheme
     assert "HUSH" not in hide_credentials(f"{scheme}me:{noise}HUSH{noise}@host/db")

@@ -14,9 +14,8 @@ _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|pwd|secret|token|credential|signature|(?:api|access|account)_?key", re.IGNORECASE
 )
 _ENCODED = re.compile(r"%(?P<code>[0-9a-fA-F]{2})")
-_POSSIBLE_PASSWORD = re.compile(
-    r"^(?P<user>(?:[^:/@]*:?/+)?[^:@]*):(?!//)(?P<password>.*)@", re.DOTALL
-)  # up to the last @
+# Up to the last @. A colon before // ends a scheme, unless there was one already: then it is before a password.
+_POSSIBLE_PASSWORD = re.compile(r"^(?P<user>[^:/@]*:?/+[^:@]*|[^:@]*(?=:(?!//))):(?P<password>.*)@", re.DOTALL)
 _WORD = re.compile(r"(?P<name>[^\s=?&]+)(?P<equals>\s*=\s*)(?P<value>'(?:[^'\\]|\\.)*'?|[^\s?&]*)")
 
 
