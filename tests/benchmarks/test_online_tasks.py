@@ -63,9 +63,9 @@ def test_the_contrastive_loss_equals_the_one_computed_by_hand(scripts: Any) -> N
 def test_read_outs_learn_a_linear_boundary(scripts: Any) -> None:
     networks = scripts.networks
     torch.manual_seed(0)
-    x = torch.randn(400, 5)
+    x = torch.randn(4000, 5)
     y = (x[:, 0] + 2 * x[:, 1] > 0).long()
-    parts = x[:300], y[:300], x[300:], y[300:]
+    parts = x[:3000], y[:3000], x[3000:], y[3000:]
     assert networks.ridge_accuracy(*parts) > 0.93
     assert networks.logistic_accuracy(*parts, steps=50) > 0.93
 
