@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.race import problems, running, statistics
+from benchmarks.race import problems, results, running, statistics
 from benchmarks.race.trained import CURVE_S
 
 GOALS = {5.0: 0.70, 10.0: 0.75}  # of the ratio, with budgets in curves
@@ -27,18 +27,18 @@ RESAMPLES = 2000
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks guided", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs="*", help="files of the race")
+    parser.add_argument("runs", type=Path, nargs="*", help="files of the race, .jsonl or .json")
     parser.add_argument("--quick", action="store_true", help="run the two on the shipped tables, one seed, and compare")
     parser.add_argument("--method", default="guided_halving")
     parser.add_argument("--base", default="sequential_halving")
     chosen = parser.parse_args(arguments)
-    lines = [run for path in chosen.runs for run in running.read(path)] + (run_quickly() if chosen.quick else [])
+    lines = [run for path in chosen.runs for run in read(path)] + (run_quickly() if chosen.quick else [])
     runs = [run for run in lines if run["method"] in (chosen.method, chosen.base)]
-    results: dict[str, Any] = {"name": "guided", "method": chosen.method, "base": chosen.base}
+    found: dict[str, Any] = {"name": "guided", "method": chosen.method, "base": chosen.base}
     for suite, unit in sorted({(run["suite"], run["unit"]) for run in runs}):
         own = [run for run in runs if (run["suite"], run["unit"]) == (suite, unit)]
         if suite == "trained":
-            results["real clock"] = compare_clock(own, chosen.method, chosen.base)
+            found["real clock"] = compare_clock(own, chosen.method, chosen.base)
             continue
         grid = statistics.Grid.from_runs(own)
         rows, sources = compare(grid, chosen.method, chosen.base), compare_sources(grid, chosen.method, chosen.base)
@@ -53,10 +53,15 @@ def main(arguments: Sequence[str]) -> int:
             )
         for source, cells in sources.items():
             print(f"  {source:<24}" + "".join(f"{difference:+8.3f} ± {error:.3f}" for difference, error in cells))
-        results[f"{suite} in {unit}"] = {"ratios": rows, "sources": sources}
-    goals = judge(results.get("tables in curves", {}).get("ratios", []))
-    print(json.dumps({**results, "goals": goals, "ok": all(goals.values())}))
+        found[f"{suite} in {unit}"] = {"ratios": rows, "sources": sources}
+    goals = judge(found.get("tables in curves", {}).get("ratios", []))
+    print(json.dumps({**found, "goals": goals, "ok": all(goals.values())}))
     return 0 if all(goals.values()) else 1
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the runs of a file of the race, as written (`.jsonl`) or as stored (`.json`)."""
+    return results.unpack(json.loads(path.read_text("utf-8"))) if path.suffix == ".json" else running.read(path)
 
 
 def run_quickly() -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,18 @@ def test_the_last_line_says_which_goals_are_met(tmp_path: Path, capsys: pytest.C
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["goals"] == {"ratio at 5": False}
     assert last["ok"] is False
+
+
+@pytest.mark.parametrize(("name", "row"), [("raced", "raced"), ("kept_back", "kept back")])
+def test_the_readme_has_the_ratios_of_the_stored_runs(name: str, row: str) -> None:
+    folder = Path(guided.__file__).parent
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    runs = guided.read(folder / "results" / f"{name}.json")
+    for unit in ("curves", "seconds"):
+        grid = statistics.Grid.from_runs([run for run in runs if run["unit"] == unit])
+        mean = statistics.mean(statistics.weights(grid.cells), grid.regret.reshape(len(grid.cells), -1))
+        own, base = mean.reshape(grid.regret.shape[1:])
+        assert grid.methods == ["guided_halving", "sequential_halving"]
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {row}, in {unit}")]
+        shown = [float(cell) for cell in re.findall(r"\*\*(.*?)\*\*", line)]
+        assert shown == pytest.approx((own / base).tolist(), abs=0.006)  # two decimals, of regrets stored with four
