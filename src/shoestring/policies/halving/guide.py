@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from shoestring.core.deciding.comparison import are_apart
+from shoestring.core.deciding.comparison import BestIs, are_apart
 from shoestring.core.deciding.memo import Lists
 from shoestring.core.deciding.prediction import MAX_CURVES, VALUE_AT_STEP, put_first
 from shoestring.core.values.arrays import Floats, Indices
@@ -57,6 +57,7 @@ from shoestring.policy import (
     Trial,
     Why,
     compare_scores,
+    reaches,
     sort_best_first,
 )
 
@@ -171,15 +172,17 @@ def choose_newcomers(ledger: Ledger, fitted: Memo, count: int) -> Newcomer | Non
 def _explain(ledger: Ledger, guide: Guide, part: Indices, log_ei: Floats, best: int, share: float) -> Why:
     """Return the numbers behind the choice of one candidate from a part of them."""
     log_cost = guide.log_cost[part]
-    scores, name, best_is = log_ei, "expected improvement, in standard deviations", "highest"
+    best_is: BestIs = "highest"
+    scores, name = log_ei, "expected improvement, in standard deviations"
     if by_price := np.ptp(log_cost) > 1e-9:
-        scores = np.where(log_ei >= cei_threshold(float(log_ei.max()), SLACK), log_cost, np.inf)
-        name, best_is = "predicted price of a step, among candidates with enough expected improvement", "lowest"
+        best_is = "lowest"
+        scores = np.where(reaches(log_ei, cei_threshold(float(log_ei.max()), SLACK)), log_cost, np.inf)
+        name = "predicted price of a step, among candidates with enough expected improvement"
     rate = ledger.budget.per_second(ledger.workers) if by_price else 1.0
     apart = are_apart(guide.pool.points.cube[part], best)
     why = compare_scores(
         name,
-        "lowest" if best_is == "lowest" else "highest",
+        best_is,
         scores,
         best,
         lambda i: guide.config(int(part[i])),
