@@ -83,3 +83,13 @@ def test_the_readme_has_the_ratios_of_the_stored_runs(name: str, row: str) -> No
         (line,) = [line for line in text.splitlines() if line.startswith(f"| {row}, in {unit}")]
         shown = [float(cell) for cell in re.findall(r"\*\*(.*?)\*\*", line)]
         assert shown == pytest.approx((own / base).tolist(), abs=0.006)  # two decimals, of regrets stored with four
+
+
+def test_the_readme_has_the_log_ratios_of_the_stored_clock() -> None:
+    folder = Path(guided.__file__).parent
+    text = (folder / "README.md").read_text(encoding="utf-8").replace("\n  ", " ")
+    runs = guided.read(folder / "results" / "clock.jsonl")
+    for row in guided.compare_clock(runs, "guided_halving", "sequential_halving"):
+        interval = f"{row['log_ratio']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}] at {row['seconds']:g}"
+        assert interval.replace("0.", ".").replace("-", "−") in text.replace(" seconds", "")
+        assert row["pairs"] == 70
