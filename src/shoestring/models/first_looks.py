@@ -8,9 +8,9 @@ Losses at different steps cannot be compared, and their scale changes from task 
     score       normal quantile of the place: 0 is the middle, -2 is ahead of 98 % of the trials      standard deviations
     agreement   share of the pairs of trials that are in the same order at the first look and later   0 to 1
 
-Places are dealt by the first loss of every trial. Then, for steps 2, 4, 8, …, the trials that went that far exchange the places
-that they hold among themselves, so that their order is that of their losses there. So every trial is compared with each other
-trial at about the furthest step that both have reached. Equal losses share the mean of their places.
+Places are assigned by the first loss of every trial. Then, for steps 2, 4, 8, …, the trials that went that far exchange the
+places that they hold among themselves, so that their order is that of their losses there. So every trial is compared with each
+other trial at about the furthest step that both have reached. Equal losses share the mean of their places.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PRIOR_PAIRS, _PRIOR_AGREEMENT = 10.0, 0.6  # as if so many pairs had been seen:
 
 def place_trials(losses: Sequence[Curve]) -> Floats:
     """Return the place of each trial, (n,), from its losses by step; each trial must have at least one loss."""
-    places = _deal(np.arange(0.5, len(losses)), np.array([_first(curve) for curve in losses]))
+    places = _assign(np.arange(0.5, len(losses)), np.array([_first(curve) for curve in losses]))
     step = 2
     while len(rows := [i for i, curve in enumerate(losses) if len(curve) >= step]) > 1:
         # A trial that was not validated by then keeps its place.
         rows = [i for i in rows if any(loss is not None for loss in losses[i][:step])]
-        places[rows] = _deal(places[rows], np.array([_newest(losses[i][:step]) for i in rows]))
+        places[rows] = _assign(places[rows], np.array([_newest(losses[i][:step]) for i in rows]))
         step *= 2
     return places / len(losses)
 
@@ -77,8 +77,8 @@ def _newest(losses: Curve) -> float:
     return next(loss for loss in reversed(losses) if loss is not None)
 
 
-def _deal(places: Floats, losses: Floats) -> Floats:
-    """Return the same places, (m,), dealt again: the lowest loss gets the first place, equal losses the mean of theirs."""
+def _assign(places: Floats, losses: Floats) -> Floats:
+    """Return the same places, (m,), assigned again: the lowest loss gets the first place, equal losses the mean of theirs."""
     _, group, sizes = np.unique(losses, return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)
     sums = np.concatenate([[0.0], np.cumsum(np.sort(places))])

@@ -21,9 +21,9 @@ def newest(curve: Curve, step: int) -> float | None:
 
 
 def slow_places(curves: list[Curve]) -> list[float]:
-    """Deal the places by the first losses, then again among those that have 2, 4, 8, … steps, by their losses there."""
+    """Assign the places by the first losses, then again among those that have 2, 4, 8, … steps, by their losses there."""
     first = [next(loss for loss in curve if loss is not None) for curve in curves]
-    places = deal([i + 0.5 for i in range(len(curves))], first)
+    places = assign([i + 0.5 for i in range(len(curves))], first)
     for step in (2, 4, 8, 16):
         there = [
             (i, loss)
@@ -32,12 +32,14 @@ def slow_places(curves: list[Curve]) -> list[float]:
             for loss in [newest(curve, step)]
             if loss is not None
         ]
-        for (i, _), place in zip(there, deal([places[i] for i, _ in there], [loss for _, loss in there]), strict=True):
+        for (i, _), place in zip(
+            there, assign([places[i] for i, _ in there], [loss for _, loss in there]), strict=True
+        ):
             places[i] = place
     return [place / len(curves) for place in places]
 
 
-def deal(places: list[float], losses: list[float]) -> list[float]:
+def assign(places: list[float], losses: list[float]) -> list[float]:
     ordered = sorted(places)
     ranks = [[r for r, other in enumerate(sorted(losses)) if other == loss] for loss in losses]
     return [sum(ordered[r] for r in own) / len(own) for own in ranks]

@@ -11,8 +11,8 @@ all steps instead of a model of curves.
     lambda   SLACK      share of the best EI that may be given up for a lower price                 —
 
 A newcomer is the cheapest of the candidates with at least half of the largest expected improvement, by the rule that
-`cost_aware_ei` has. If a look chooses several, each counts for the next ones as if its result had come out as predicted, and so
-do trials that are being trained and have no result yet.
+`cost_aware_ei` has. If one evaluation chooses several, each counts for the next ones as if its result had come out as predicted.
+So do trials that are being trained and have no result yet.
 
 The best place by the model is not always the best place in the end: first looks are a hint, and trials that all look equally
 good cannot be told apart by a race. So each newcomer is the best of a small random part of the candidates: of 16, or of as many
@@ -143,7 +143,7 @@ def make_guide(ledger: Ledger, fitted: Memo) -> Guide | None:
 def choose_newcomers(ledger: Ledger, fitted: Memo, count: int) -> Newcomer | None:
     """Return the best newcomer, with the next best in its memo, `count` in all; None if there is nothing to go by yet.
 
-    `fitted` is the memo of the last look.
+    `fitted` is the memo of the last evaluation.
     """
     guide = make_guide(ledger, fitted)
     if guide is None:

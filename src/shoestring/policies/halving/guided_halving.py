@@ -15,7 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
+from shoestring.policies.cost_aware.cost_aware_ei import (
+    CostAwareEI,
+)  # at the start, so that no budget pays for the import
 from shoestring.policies.halving.newcomers import Source, is_space_narrow, is_thinking_affordable
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.policy import Decision, Labels, Ledger, Order, Prediction, Train, WhyText

@@ -1,21 +1,21 @@
 """Which configuration a race starts next: one drawn evenly from the space, or one chosen by what the study has seen.
 
     drawn    the next quasi-random point, or the next row of a list in random order
-    guided   the configuration with the largest expected improvement, by the looks at all trials so far (`guide`)
+    guided   the configuration with the largest expected improvement, by a model of how good all trials look so far (`guide`)
 
 Some newcomers of a guided race are drawn too: the first ones, because there is nothing to go by, and every fifth of the others.
-They are the insurance against looks that mislead: what a model of the looks never proposes would otherwise never be tried.
+They are the insurance against first steps that mislead: what the model never proposes would otherwise never be tried.
 With more than 200 parameters all newcomers are drawn.
 
-A look of the model takes some milliseconds, so it is bounded by what it can earn. It chooses several newcomers at once, as if the
-results of those before had come out as predicted, if many trials are known or if first steps are quick. The rule reads only what
-the ledger has recorded, so a resumed study decides the same.
+An evaluation of the model takes some milliseconds, so its time is limited by what it can gain. If many trials are known or if
+first steps are quick, it chooses several newcomers at once, as if the results of those before had come out as predicted. The rule
+reads only what the ledger has recorded, so a resumed study decides the same.
 
     paid with       limit on the time for decisions
     time, money     3 % of the budget, and for newcomers 15 % of what their first steps cost
     epochs          the time that training took, and ten seconds
 
-    guide_plan      in the memo of an order that the model chose: the other newcomers of the same look, best first, each as
+    guide_plan      in the memo of an order that the model chose: the other newcomers of the same evaluation, best first, each as
                     (expected share of better trials, place...); the place is a row of a list, else a point of the unit cube
 """
 
@@ -51,20 +51,20 @@ from shoestring.policy import (
 Source = Literal["drawn", "guided"]
 GUIDE_LABELS: Labels = {
     "expected_share": "share of trials expected to be better after as many steps (share)",
-    "look": "order whose look at all trials chose this configuration",
+    "chosen_at": "order at which the model chose this configuration",
     "price": "predicted price of a step ({unit})",
     "similar_to": "trials with the most similar configurations",
 }
-_FIRST_DRAWN = 4  # newcomers that are drawn before the first look of the model
+_FIRST_DRAWN = 4  # newcomers that are drawn before the first evaluation of the model
 _DRAWN_EVERY = 5  # of the later ones, one in so many is drawn
 _THINKING_SHARE = 0.03  # of a budget of time or money, at most, for decisions
 _FREE_THINKING_S = 10.0  # with a budget in epochs, decisions may take this much longer than training
 _FIRST_STEP_SHARE = 0.15  # of the price of a first step, at most, for choosing its configuration
 _TRIALS_FOR_PRICE = 32  # the first trials, by which the price of a first step is known
-_LOOK_S = 0.01  # assumed time of a look, until two were made: the first one includes imports
-_MAX_CHOSEN = 16  # newcomers of one look; if steps are so quick that it would have to be more, all are drawn
-_MOST_PARAMETERS = 200  # from more, some hundred trials say nothing, and a look needs much memory
-_TRIALS_PER_CHOSEN = 64  # with so many more trials, a look chooses one more newcomer, since it takes longer
+_EVALUATION_S = 0.01  # assumed time of an evaluation, until two were made: the first one includes imports
+_MAX_CHOSEN = 16  # newcomers of one evaluation; if steps are so quick that it would have to be more, all are drawn
+_MOST_PARAMETERS = 200  # from more, some hundred trials say nothing, and an evaluation needs much memory
+_TRIALS_PER_CHOSEN = 64  # with so many more trials, an evaluation chooses one more newcomer, since it takes longer
 
 
 class Newcomer(NamedTuple):
@@ -80,32 +80,32 @@ class Newcomer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Looks:
-    """The looks of the model so far."""
+class Evaluations:
+    """The evaluations of the model so far."""
 
     count: int = 0
-    order: int = 0  # number of the order of the newest look
+    order: int = 0  # number of the order of the newest evaluation
     memo: Memo = field(default_factory=dict)  # memo of this order
     thinking_s: float = 0.0  # time of its decision
     taken: int = 0  # newcomers of its plan that were started
 
 
 @dataclass(frozen=True, slots=True)
-class LooksView:
-    """View of the looks of the current policy; a change of policy clears it."""
+class EvaluationsView:
+    """View of the evaluations of the current policy; a change of policy clears it."""
 
-    def start(self, definition: StudyDefinition) -> Looks:
-        return Looks()
+    def start(self, definition: StudyDefinition) -> Evaluations:
+        return Evaluations()
 
-    def absorb(self, state: Looks, entry: Entry) -> Looks:
+    def absorb(self, state: Evaluations, entry: Entry) -> Evaluations:
         if isinstance(entry, Order):
             if "guide_plan" in entry.memo:
-                return Looks(state.count + 1, entry.number, entry.memo, entry.thinking_s)
-            state.taken += "look" in entry.why
-        return Looks() if isinstance(entry, Amendment) and entry.policy is not None else state
+                return Evaluations(state.count + 1, entry.number, entry.memo, entry.thinking_s)
+            state.taken += "chosen_at" in entry.why
+        return Evaluations() if isinstance(entry, Amendment) and entry.policy is not None else state
 
 
-LOOKS = LooksView()
+EVALUATIONS = EvaluationsView()
 CONFIGS = ConfigsView()
 
 
@@ -123,7 +123,7 @@ def describe_guided(order: Order) -> tuple[str, ...]:
     if similar := order.why.get("similar_to"):
         first, *others = str(similar).split(", ")
         return (clause, f"similar to trial{'s' if others else ''} {' and '.join([first, *others])}")
-    return (clause, f"chosen by the look of order {order.why['look']}") if "look" in order.why else (clause,)
+    return (clause, f"chosen at order {order.why['chosen_at']}") if "chosen_at" in order.why else (clause,)
 
 
 def find_newcomer(ledger: Ledger, source: Source) -> Newcomer | None:
@@ -135,13 +135,13 @@ def find_newcomer(ledger: Ledger, source: Source) -> Newcomer | None:
     is_drawn = number < _FIRST_DRAWN or number % _DRAWN_EVERY == _DRAWN_EVERY - 1
     if source == "drawn" or ledger.queue or is_drawn or not is_space_narrow(ledger):
         return Newcomer(drawn)
-    looks = ledger.view(LOOKS)
-    if looks.count and (planned := _find_planned(looks, ledger.view(CONFIGS))):
+    evaluations = ledger.view(EVALUATIONS)
+    if evaluations.count and (planned := _find_planned(evaluations, ledger.view(CONFIGS))):
         return planned
-    if count := _count_due(ledger, looks):
+    if count := _count_due(ledger, evaluations):
         from shoestring.policies.halving.guide import choose_newcomers  # a race without a guide never needs the model
 
-        return choose_newcomers(ledger, looks.memo, count) or Newcomer(drawn)
+        return choose_newcomers(ledger, evaluations.memo, count) or Newcomer(drawn)
     return Newcomer(drawn)
 
 
@@ -168,24 +168,24 @@ def predict_newcomer(ledger: Ledger, order: Order) -> Prediction | None:
     return predict_values(ledger, order)
 
 
-def _count_due(ledger: Ledger, looks: Looks) -> int:
-    """Return how many newcomers the next look may choose; 0 if it would cost more than it can earn."""
+def _count_due(ledger: Ledger, evaluations: Evaluations) -> int:
+    """Return how many newcomers the next evaluation may choose; 0 if it would cost more than it can gain."""
     state = ledger.state
     count = 1 + len(state.trials) // _TRIALS_PER_CHOSEN
     if state.budget.unit == "epochs":
         return count if is_thinking_affordable(ledger) else 0
-    look_s = looks.thinking_s if looks.count > 1 else _LOOK_S
-    thinking_s = state.by_kind["thinking"] + look_s
+    evaluation_s = evaluations.thinking_s if evaluations.count > 1 else _EVALUATION_S
+    thinking_s = state.by_kind["thinking"] + evaluation_s
     if thinking_s * state.budget.per_second(state.workers) > _THINKING_SHARE * state.budget.total:
         return 0
     first_steps = [trial.step_costs[0] for trial in state.trials[:_TRIALS_FOR_PRICE] if trial.step_costs]
     payable_s = _FIRST_STEP_SHARE * math.fsum(first_steps) / max(1, len(first_steps))
-    if look_s > _MAX_CHOSEN * payable_s:
+    if evaluation_s > _MAX_CHOSEN * payable_s:
         return 0
-    return max(count, math.ceil(look_s / payable_s) if payable_s > 0 else 1)
+    return max(count, math.ceil(evaluation_s / payable_s) if payable_s > 0 else 1)
 
 
-# the plan of a look ---------------------------------------------------------------------------------------------------
+# the plan of an evaluation --------------------------------------------------------------------------------------------
 
 
 def encode_place(table: ConfigTable, cube: Sequence[float], row: int | None) -> list[float]:
@@ -193,16 +193,16 @@ def encode_place(table: ConfigTable, cube: Sequence[float], row: int | None) -> 
     return [float(row)] if row is not None else list(cube)
 
 
-def _find_planned(looks: Looks, table: ConfigTable) -> Newcomer | None:
-    """Return the best newcomer of the last look that was not started yet."""
-    for share, place in _decode_plan(looks.memo.get("guide_plan", ()), table, looks.taken):
+def _find_planned(evaluations: Evaluations, table: ConfigTable) -> Newcomer | None:
+    """Return the best newcomer of the last evaluation that was not started yet."""
+    for share, place in _decode_plan(evaluations.memo.get("guide_plan", ()), table, evaluations.taken):
         if table.rows is not None:
             config, is_new = table.rows[int(place[0])], bool(table.unused[int(place[0])])
         else:
             config = table.encoding.space.from_cube(np.array(place))
             is_new = not table.is_tried(table.encoding.points([config]))[0]
         if is_new:
-            return Newcomer(config, {"expected_share": share, "look": looks.order})
+            return Newcomer(config, {"expected_share": share, "chosen_at": evaluations.order})
     return None
 
 

@@ -49,8 +49,8 @@ def pick_decisions(ledger: Ledger) -> list[int]:
 
 
 def _is_by_model(order: Order) -> bool:
-    """Return whether a model chose at this order; with `look`, its configuration was chosen at an earlier one."""
-    return "look" not in order.why and any(name in order.why for name in _MODEL_NUMBERS)
+    """Return whether a model chose at this order; with `chosen_at`, its configuration was chosen at an earlier one."""
+    return "chosen_at" not in order.why and any(name in order.why for name in _MODEL_NUMBERS)
 
 
 def draw_each(

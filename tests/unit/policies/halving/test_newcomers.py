@@ -23,7 +23,7 @@ from shoestring.errors import PolicyError
 from shoestring.policies.cost_aware.cost_aware_ei import CostAwareEI
 from shoestring.policies.halving.guide import make_guide
 from shoestring.policies.halving.guided_halving import GuidedHalving
-from shoestring.policies.halving.newcomers import LOOKS, find_newcomer, is_thinking_affordable
+from shoestring.policies.halving.newcomers import EVALUATIONS, find_newcomer, is_thinking_affordable
 from shoestring.policies.halving.sequential_halving import SequentialHalving
 from shoestring.runners.runner import write_receipt
 from shoestring.runners.simulated.simulated_runner import StepOutcome
@@ -174,10 +174,10 @@ def test_with_many_trials_a_look_chooses_several_newcomers_and_they_are_started_
     ledger = study(budget="2000 epochs")
     orders = firsts(ledger)
     looks = [order for order in orders if "guide_plan" in order.memo]
-    planned = [order for order in orders if "look" in order.why]
+    planned = [order for order in orders if "chosen_at" in order.why]
     assert planned
     for order in planned:
-        look = ledger.orders[int(str(order.why["look"]))]
+        look = ledger.orders[int(str(order.why["chosen_at"]))]
         assert look in looks
         plan = np.array(look.memo["guide_plan"]).reshape(-1, 3)
         assert [order.config["x"], order.config["y"]] in plan[:, 1:].tolist()
@@ -216,38 +216,38 @@ def test_every_newcomer_is_new(seed: int, is_listed: bool, workers: int) -> None
 # how long it may think ------------------------------------------------------------------------------------------------
 
 
-def count_looks(ledger: Ledger) -> int:
-    return ledger.view(LOOKS).count
+def count_evaluations(ledger: Ledger) -> int:
+    return ledger.view(EVALUATIONS).count
 
 
 def test_without_thinking_time_each_newcomer_gets_a_look() -> None:
-    assert count_looks(train_newcomers(0.0, 1.0, "1000s")) == 12  # of 20, the first five and three more are drawn
+    assert count_evaluations(train_newcomers(0.0, 1.0, "1000s")) == 12  # of 20, the first five and three more are drawn
 
 
 def test_quick_steps_get_no_look() -> None:
-    assert count_looks(train_newcomers(0.01, 1e-4, "1000s")) == 0
+    assert count_evaluations(train_newcomers(0.01, 1e-4, "1000s")) == 0
 
 
 def test_a_look_that_is_expensive_for_a_first_step_chooses_several_newcomers() -> None:
     ledger = train_newcomers(0.1, 0.1, "1000s")
-    assert 1 < count_looks(ledger) < 6
-    plan = ledger.view(LOOKS).memo["guide_plan"]
+    assert 1 < count_evaluations(ledger) < 6
+    plan = ledger.view(EVALUATIONS).memo["guide_plan"]
     assert len(plan) == 3 * 6  # a look may cost 15 % of a step for each newcomer: 0.1 s are seven newcomers
 
 
 @pytest.mark.parametrize(("thinking_s", "budget"), [(0.1, "40s"), (0.2, "100s"), (1.0, "$1 at 36/h")])
 def test_thinking_stays_below_three_percent_of_a_budget_of_time(thinking_s: float, budget: str) -> None:
     ledger = train_newcomers(thinking_s, 1.0, budget, count=30)
-    looked = count_looks(ledger) * thinking_s * ledger.budget.per_second(1)
+    looked = count_evaluations(ledger) * thinking_s * ledger.budget.per_second(1)
     assert (
         looked <= 0.03 * ledger.budget.total + 2 * thinking_s
     )  # the first two looks are allowed without a measurement
 
 
 def test_with_a_budget_in_epochs_thinking_is_limited_by_the_time_of_training() -> None:
-    assert count_looks(train_newcomers(1.0, 1.0, "1000 epochs", count=40)) == 28
+    assert count_evaluations(train_newcomers(1.0, 1.0, "1000 epochs", count=40)) == 28
     assert (
-        count_looks(train_newcomers(1.0, 1e-6, "1000 epochs", count=40)) == 5
+        count_evaluations(train_newcomers(1.0, 1e-6, "1000 epochs", count=40)) == 5
     )  # five were drawn before ten seconds were over, one between the looks
 
 
