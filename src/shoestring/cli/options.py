@@ -94,6 +94,8 @@ def space_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def training_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    text = "What the training code returns, as 'validation error'; figures and reports show this name."
+    function = click.option("--metric", metavar="NAME", help=text)(function)
     function = click.option("--maximize", is_flag=True, help="The same as --direction max.")(function)
     text = "Whether smaller or larger values are better.  [default: min]"
     function = click.option("--direction", type=click.Choice(["min", "max"]), help=text)(function)

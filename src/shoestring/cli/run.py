@@ -52,6 +52,7 @@ def run_command(
     max_steps: int | None,
     direction: Direction | None,
     maximize: bool,
+    metric: str | None,
     policy: str | None,
     settings: Iterable[str],
     workers: int | None,
@@ -88,6 +89,7 @@ def run_command(
         prices=Prices(validate_price),
         initial=read_configs(initial),
         target=job.to_target(),
+        metric=metric,
     )
     job = job.with_stored_options(study.ledger.definition.target)
     options = job.run_options(deadline=options.deadline, progress=options.progress)

@@ -37,6 +37,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "settings": dict(state.settings),
         "seed": ledger.definition.seed,
         "direction": ledger.definition.direction,
+        "metric": ledger.definition.metric or None,
         "max_steps": ledger.max_steps,
         "budget": str(state.budget),
         "unit": state.budget.unit,

@@ -108,7 +108,10 @@ def format_best(ledger: Ledger, checkpoint: Path | str | None) -> RenderableType
     if best is None or best.best_config is None:
         return Text("best: none yet, no validated step")
     value = best.best_value
-    line = Text.assemble("best ", (f"{value:.6g}", "bold green"), f" (trial {best.number}, step {best.best_step})  ")
+    metric = f"{printable(ledger.definition.metric)} " if ledger.definition.metric else ""
+    line = Text.assemble(
+        f"best {metric}", (f"{value:.6g}", "bold green"), f" (trial {best.number}, step {best.best_step})  "
+    )
     line.append(format_config(best.best_config))
     if checkpoint is not None:
         line.append(f"\ncheckpoint {checkpoint}")

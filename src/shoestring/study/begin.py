@@ -45,6 +45,7 @@ class StudyRequest:
     prices: Prices | None = None
     initial: Sequence[Config] = ()  # configurations to try before the policy's own
     target: Mapping[str, Any] | None = None  # what is trained, and where its checkpoints are stored
+    metric: str | None = None  # what the values are, for reports
 
     @cached_property
     def policy_object(self) -> Policy | None:
@@ -72,6 +73,7 @@ class StudyRequest:
             target=_require_storable(
                 checks.check_mapping("target", self.target, "{'name': 'train'}"), "part", "the target"
             ),
+            metric="" if self.metric is None else checks.check_metric_name(self.metric),
         )
         require_possible(definition)
         return definition

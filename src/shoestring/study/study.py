@@ -185,12 +185,13 @@ class Study:
         prices: Prices | None = None,
         initial: Sequence[Config] = (),
         target: Mapping[str, Any] | None = None,
+        metric: str | None = None,
     ) -> Study:
         """Begin a study without training, or open the study of that name and change it.
 
         In an existing study, the budget, the policy, its settings and the number of workers may change. What else is given,
-        `max_steps`, `direction` and `prices` included, must be as it was. Without `policy`, `settings`, `seed`, `workers` or
-        `target`, an existing study keeps its own.
+        `max_steps`, `direction` and `prices` included, must be as it was. Without `policy`, `settings`, `seed`, `workers`,
+        `target` or `metric`, an existing study keeps its own.
 
         Parameters
         ----------
@@ -222,6 +223,8 @@ class Study:
             Facts about the training code, stored with the study as plain values that can be written as JSON; most users leave
             it out. The entry "checkpoints" is a folder or an address such as "s3://bucket/runs", in which a folder with the
             name of the study gets its checkpoints. Without this entry it is a folder beside the store.
+        metric : str, optional
+            What the values are, such as "validation error". Figures, `status` and reports show this name.
 
         Returns
         -------
@@ -250,6 +253,7 @@ class Study:
             prices=prices,
             initial=initial,
             target=target,
+            metric=metric,
         )
         return cls(begin(open_store(store), name, request), request.policy_object)
 

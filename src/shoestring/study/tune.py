@@ -46,6 +46,7 @@ def tune(
     initial: Sequence[Config] = (),
     progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
+    metric: str | None = None,
 ) -> Study:
     """Tune the hyperparameters of `train` until the budget is spent, and return the study.
 
@@ -116,6 +117,8 @@ def tune(
         order of the list. `trial` is the trial of this step: `trial.values` has the values of its steps, and `trial.failure` the
         text of its failure, if it failed. A callback ends the run with `study.stop()`. An error in a callback is raised and ends
         the run too; the step is stored already. Time spent in callbacks is charged to a budget of time or money.
+    metric : str, optional
+        What the values are, such as "validation error". Figures, `status` and reports show this name.
 
     Returns
     -------
@@ -184,6 +187,7 @@ def tune(
         prices=prices,
         initial=initial,
         target=describe_code(train) | make_location_entry(checkpoints),
+        metric=metric,
     )
     if store is not None:
         study = begin(store=store)

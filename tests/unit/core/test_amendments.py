@@ -46,6 +46,14 @@ def test_the_checkpoint_folder_stays_when_it_is_not_given_again() -> None:
     assert find_amendment(Ledger([begun]), "s", begun, seed_given=False) is None
 
 
+def test_the_metric_keeps_its_name() -> None:
+    begun = replace(OPENED, metric="validation error")
+    assert find_amendment(Ledger([begun]), "s", OPENED, seed_given=False) is None
+    assert find_amendment(Ledger([begun]), "s", begun, seed_given=False) is None
+    with pytest.raises(StudyError, match="has the metric 'validation error', not 'accuracy'"):
+        find_amendment(Ledger([begun]), "s", replace(begun, metric="accuracy"), seed_given=False)
+
+
 @pytest.mark.parametrize(
     ("change", "amended"),
     [
@@ -83,6 +91,7 @@ def test_allowed_changes_become_an_amendment(change: dict[str, Any], amended: Am
         ({"max_steps": 10}, ["9 steps, not 10"]),
         ({"prices": Prices(0.5)}, ["0 epochs for a validation pass, not 0.5"]),
         ({"seed": 2}, ["seed 1, not 2", "leave the seed out"]),
+        ({"metric": "accuracy"}, ["has no name for its metric, not 'accuracy'", "leave the metric out"]),
         ({"target": {"checkpoints": "s3://b/r"}}, ["has its checkpoints beside its store, not at s3://b/r"]),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,15 @@ def test_an_entry_is_read_back_as_it_was_written(entry: Entry) -> None:
     assert dumps(again.body()) == stored
     if "nan" not in stored:
         assert again == entry
+
+
+def test_the_name_of_the_metric_is_stored_only_if_there_is_one() -> None:
+    """Studies that were begun before metrics had names are read, and a study without a name is stored as theirs."""
+    assert "metric" not in OPENED.body()
+    assert from_stored("opened", OPENED.body()) == OPENED
+    named = replace(OPENED, metric="validation error")
+    assert named.body() == {**OPENED.body(), "metric": "validation error"}
+    assert from_stored("opened", loads(dumps(named.body()))) == named
 
 
 def test_an_amendment_keeps_unchanged_fields_absent() -> None:

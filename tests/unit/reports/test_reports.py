@@ -58,6 +58,16 @@ def test_metrics_are_in_every_report() -> None:
     assert "step 1" in render(messages.order_report(ledger, ledger.orders[0]))
 
 
+def test_the_name_of_the_metric_is_shown_with_the_best_value() -> None:
+    ledger = Ledger([make_definition("9 epochs", metric="validation error")])
+    ledger = ledger.append(Order(number=0, trial=0, config={"kind": "a"}, until=1))
+    ledger = ledger.append(Receipt(order=0, trial=0, step=1, value=0.5))
+    assert facts.summary("s", ledger, None)["metric"] == "validation error"
+    assert facts.summary("s", make_ledger(), None)["metric"] is None
+    assert "best validation error 0.5 (trial 0, step 1)" in render(messages.status_report("s", ledger, None))
+    assert "best 0.5 (trial 0, step 1)" in render(messages.status_report("s", make_ledger(), None))
+
+
 @pytest.mark.parametrize(
     "text", ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-0.5;=1", "--1", "-", "=\r=1"]
 )

@@ -35,6 +35,9 @@ def find_amendment(ledger: Ledger, name: str, wanted: StudyDefinition, *, seed_g
         )
     if wanted.max_steps != current.max_steps:
         raise StudyError(f"the study {name!r} trains up to {current.max_steps} steps, not {wanted.max_steps}; {remedy}")
+    if wanted.metric and wanted.metric != current.metric:
+        known = f"the metric {current.metric!r}" if current.metric else "no name for its metric"
+        raise StudyError(f"the study {name!r} has {known}, not {wanted.metric!r}: leave the metric out, or {remedy}")
     if wanted.prices != current.prices:
         raise StudyError(
             f"the study {name!r} charges {current.prices.validate_epochs:g} epochs for a validation pass, "

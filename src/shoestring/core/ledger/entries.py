@@ -40,6 +40,7 @@ class StudyDefinition:
     prices: Prices = field(default_factory=Prices)  # what a budget in epochs is charged besides steps
     workers: int = 1  # number of workers
     target: Mapping[str, Any] = field(default_factory=dict)  # what is trained, and a fingerprint of its code
+    metric: str = ""  # what the values are, for reports: "validation error"; empty: not named
     format: int = FORMAT  # format of the entries
     kind: ClassVar[str] = "opened"
 
@@ -56,7 +57,7 @@ class StudyDefinition:
         dict
             Plain values by the names of the fields.
         """
-        shown = {f.name: getattr(self, f.name) for f in fields(self)}
+        shown = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "metric" or self.metric}
         return shown | {"space": self.space.to_dict(), "budget": str(self.budget), "prices": self.prices.to_dict()}
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from shoestring.core.values.text import find_problem_of_name
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean
 
+_MAX_METRIC_NAME = 60  # characters; a longer name has no room in a figure
 _MAX_DEPTH = 50  # deepest nesting of lists; a list that contains itself would never end
 
 
@@ -89,6 +90,15 @@ def check_study_name(value: Any) -> str:
     if problem := find_problem_of_name(value):
         raise StudyError(f"{problem}: a name is one line of printable characters")
     return str(value)
+
+
+def check_metric_name(value: Any) -> str:
+    """Return the name of a metric; raise an error if it cannot be shown beside an axis."""
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value.strip()) <= _MAX_METRIC_NAME:
+        raise StudyError(
+            f"metric={value!r} must be one line of 1 to {_MAX_METRIC_NAME} printable characters, such as 'validation error'"
+        )
+    return value.strip()
 
 
 def check_mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:
