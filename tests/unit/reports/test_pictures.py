@@ -10,6 +10,7 @@ import re
 import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoestring import policies
+from shoestring import Study, policies
 from shoestring.core.ledger.entries import Cost, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
 from shoestring.reports.figures.comparisons import best_values_at, bootstrap_mean, draw_comparison
 from shoestring.reports.figures.configs import measure_divergence, measure_importance
-from shoestring.reports.figures.costs import clip_range, draw_best, make_staircase
-from shoestring.reports.figures.drawing import PlotAxis, Sheet, thin
+from shoestring.reports.figures.costs import choose_range, clip_range, draw_best, make_staircase, spans_decades
+from shoestring.reports.figures.drawing import PlotAxis, Sheet, show_numbers, thin
 from shoestring.reports.figures.history import read_history
 from shoestring.reports.figures.page import describe_study, draw_study, list_copyables, write_page
 from shoestring.reports.figures.trial_curves import draw_curves
@@ -211,6 +212,72 @@ def test_ticks_are_round_and_inside(low: float, width: float, log: bool) -> None
         assert -1e-6 <= scale(tick) <= 100.0 + 1e-6
     assert scale(scale.low) == pytest.approx(0.0)
     assert scale(scale.high) == pytest.approx(100.0)
+
+
+@given(st.floats(-1e4, 1e4), st.floats(1e-5, 1e6))
+def test_labels_tell_neighbouring_ticks_apart(low: float, width: float) -> None:
+    ticks = PlotAxis(low, low + width, 0.0, 100.0).labelled_ticks()
+    labels = [label for _, label in ticks]
+    assert len(set(labels)) == len(labels)
+    gap = min(b - a for (a, _), (b, _) in pairwise(ticks)) if len(ticks) > 1 else math.inf
+    assert all(abs(float(label.replace(",", "")) - tick) <= 0.011 * gap for tick, label in ticks)
+
+
+def test_labels_have_no_more_digits_than_they_need() -> None:
+    assert show_numbers([2.7008, 2.7010, 2.7012]) == ["2.7008", "2.701", "2.7012"]
+    assert show_numbers([0.0, 0.5, 1.0]) == ["0", "0.5", "1"]
+    assert show_numbers([20_000.0, 30_000.0]) == ["20,000", "30,000"]
+    assert show_numbers([20_000.25, 20_000.5]) == ["20000.25", "20000.5"]
+    assert show_numbers([1e-6, 1e-3, 1.0]) == ["1e-06", "0.001", "1"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.02, 2.3, [0.03, 0.1, 0.3, 1.0]), (1e-9, 1.0, [1e-9, 1e-7, 1e-5, 1e-3, 1e-1]), (3.0, 30.0, [5.0, 10.0, 20.0])],
+)
+def test_ticks_of_a_log_axis(low: float, high: float, expected: list[float]) -> None:
+    assert PlotAxis(low, high, 0.0, 1.0, log=True).ticks() == expected
+
+
+def test_an_axis_is_logarithmic_where_values_span_decades() -> None:
+    decades = [10.0**-i for i in range(8)]
+    for is_max in (False, True):
+        *ends, log = choose_range(decades, is_max=is_max)
+        assert log
+        assert ends == pytest.approx([1e-7, 1.0])
+    accuracies = [0.001, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9]
+    assert not spans_decades(accuracies, is_max=True), "most of them are seen on a linear axis"
+    assert spans_decades(accuracies, is_max=False), "errors: the best is 0.001"
+    assert not spans_decades([*decades, 0.0], is_max=False), "0 has no place on a log axis"
+    assert not spans_decades([1.0, 1.1, 1e9, 1.2], is_max=False), "one bad value far off"
+    assert choose_range([math.nan], is_max=False) == (0.0, 1.0, False)
+
+
+def test_figures_of_values_that_span_decades_have_a_log_axis_named_after_the_metric() -> None:
+    policy = policies.make("random_search")
+    start = make_definition(policy, space=Space({"x": Float(0.0, 1.0)}), budget="400 epochs", max_steps=20)
+    start = replace(start, metric="validation <error>")
+
+    class Falling:
+        def step(self, config: Config, step: int) -> StepOutcome:
+            return StepOutcome(10.0 ** (-step * config["x"] / 2), Cost(train=1.0))
+
+    history = read_history("s", simulate(policy, Falling(), start).ledger)
+    figures = {figure.key: figure.svg for figure in draw_study(history)}
+    for key in ("best", "curves", "front"):
+        texts = re.findall(r"<text [^>]*>([^<]*)</text>", figures[key])
+        assert {"0.01", "1e-05"} & set(texts), f"{key} has no powers of ten"
+        assert any(text.endswith("validation &lt;error&gt;") for text in texts)
+
+
+def test_the_times_of_ask_and_tell_begin_at_the_first_order() -> None:
+    study = Study.begin(Space({"x": Float(0.0, 1.0)}), "9 epochs", seed=0)
+    while (order := study.ask()) is not None:
+        study.tell(order, value=order.config["x"])
+    assert study.ledger.orders[0].at > 1e9, "Unix time"
+    segments = read_history("s", study.ledger).segments
+    assert segments[0].began_s == 0.0
+    assert max(segment.ended_s for segment in segments) < 1e6
 
 
 def test_a_good_value_is_never_clipped() -> None:

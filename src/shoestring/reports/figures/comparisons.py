@@ -21,7 +21,7 @@ from shoestring.core.values.arrays import Floats
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count
 from shoestring.reports.facts import format_config, rank_trials
-from shoestring.reports.figures.costs import clip_range, make_staircase, range_of_bests
+from shoestring.reports.figures.costs import choose_range, make_staircase, range_of_bests
 from shoestring.reports.figures.drawing import (
     LEFT,
     MAX_TABLE_ROWS,
@@ -62,8 +62,10 @@ def draw_comparison(
     sheet = Sheet(height=340, label="best value against the budget spent, by policy")
     left, right, bottom, top = plot_area(sheet)
     x = budget_axis(max(history.ledger.spent for history in known), left, right)
-    y = value_axis(*range_of_bests(known), bottom, top)
-    sheet.axes(x, y, f"spent ({budget.unit})", "best value")
+    low, high, log = range_of_bests(known)
+    y = value_axis(low, high, bottom, top, log=log)
+    metrics = {history.metric for history in known}
+    sheet.axes(x, y, f"spent ({budget.unit})", f"best {metrics.pop() if len(metrics) == 1 else 'value'}")
     groups: dict[str, list[StudyHistory]] = {}
     for history in known:
         groups.setdefault(history.state.policy, []).append(history)
@@ -154,7 +156,8 @@ def draw_replayed(history: StudyHistory, other: StudyHistory, missing_share: flo
     sheet = Sheet(height=340, label=f"curves as far as this study trained them, and as far as {name} would have")
     left, right, bottom, top = plot_area(sheet)
     width = (right - left - _GAP) / 2
-    y = PlotAxis(*clip_range(values, is_max=history.is_max), bottom, top)
+    low, high, log = choose_range(values, is_max=history.is_max)
+    y = PlotAxis(low, high, bottom, top, log=log)
     for place, (title, ends) in enumerate(((f"this study: {history.state.policy}", own_steps), (name, other_steps))):
         start = left + place * (width + _GAP)
         x = PlotAxis(1.0, float(longest), start, start + width)

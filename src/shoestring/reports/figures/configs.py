@@ -23,8 +23,8 @@ from shoestring.core.space.parameters import Choice, Constant, Parameter
 from shoestring.core.space.space import Space
 from shoestring.core.values.arrays import Floats
 from shoestring.reports.facts import format_config
-from shoestring.reports.figures.costs import clip_range
-from shoestring.reports.figures.drawing import MAX_TABLE_ROWS, Figure, PlotAxis, Sheet, show_number
+from shoestring.reports.figures.costs import choose_range
+from shoestring.reports.figures.drawing import MAX_TABLE_ROWS, Figure, PlotAxis, Sheet, show_number, show_numbers
 from shoestring.reports.figures.history import StudyHistory
 
 _MIN_TRIALS = 10  # at a common step
@@ -82,8 +82,8 @@ def draw_parallel(history: StudyHistory) -> Figure | None:
     names = list(parameters)[:_MAX_PARAMETERS]
     sheet = Sheet(height=336, label="configurations by parameter and value")
     xs = [54 + i * (sheet.width - 96) / len(names) for i in range(len(names) + 1)]
-    low, high = clip_range(list(compared.values), is_max=history.is_max)
-    y_value = PlotAxis(low, high, _AXIS_BOTTOM, _AXIS_TOP)
+    low, high, log = choose_range(list(compared.values), is_max=history.is_max)
+    y_value = PlotAxis(low, high, _AXIS_BOTTOM, _AXIS_TOP, log=log)
     order = sorted(range(len(compared.numbers)), key=lambda i: -compared.losses[i])  # the best one is drawn last
     ranks = {i: rank / max(1, len(order) - 1) for rank, i in enumerate(order)}
     for i in order:
@@ -102,10 +102,10 @@ def draw_parallel(history: StudyHistory) -> Figure | None:
         sheet.line(
             points, f"curve {shade}", f"trial {compared.numbers[i]}: {compared.values[i]:.6g}\n{format_config(config)}"
         )
-    for number, (x, name) in enumerate(zip(xs, [*names, "value"], strict=True)):
+    ends = [*(_ends(parameters[name]) for name in names), show_numbers((high, low))]
+    for number, (x, name, (top, bottom)) in enumerate(zip(xs, [*names, history.metric], ends, strict=True)):
         sheet.segment((x, _AXIS_TOP), (x, _AXIS_BOTTOM), "axis")
         sheet.text(x, 12 if number % 2 else 26, _shorten(name), "name", "middle")  # alternate, so long names have room
-        top, bottom = (show_number(high), show_number(low)) if name == "value" else _ends(parameters[name])
         sheet.text(x, _AXIS_TOP - 5, top, anchor="middle")
         sheet.text(x, _AXIS_BOTTOM + 34, bottom, anchor="middle")
     sentence = (
@@ -116,7 +116,7 @@ def draw_parallel(history: StudyHistory) -> Figure | None:
         sentence += " A line that passes below an axis belongs to a configuration without that parameter."
     best_first = sorted(range(len(compared.numbers)), key=lambda i: compared.losses[i])[:MAX_TABLE_ROWS]
     rows = [[compared.numbers[i], f"{compared.values[i]:.6g}", format_config(compared.configs[i])] for i in best_first]
-    columns = ("trial", f"value at step {compared.step}", "configuration")
+    columns = ("trial", f"{history.metric} at step {compared.step}", "configuration")
     return Figure("parallel", "Configurations side by side", sentence, str(sheet), columns, rows)
 
 
@@ -129,10 +129,10 @@ def draw_slices(history: StudyHistory) -> Figure | None:
     columns = min(3, len(names))
     width, height = 720 / columns, 190.0
     sheet = Sheet(height=height * math.ceil(len(names) / columns), label="value against each parameter")
-    low, high = clip_range(list(compared.values), is_max=history.is_max)
+    low, high, log = choose_range(list(compared.values), is_max=history.is_max)
     for number, name in enumerate(names):
         left, top = (number % columns) * width, (number // columns) * height
-        y = PlotAxis(low, high, top + height - 38, top + 24)
+        y = PlotAxis(low, high, top + height - 38, top + 24, log=log)
         parameter = parameters[name]
         sheet.text(left + 8, top + 14, name, "name")
         sheet.segment((left + 12, y.start), (left + width - 16, y.start), "axis")
@@ -157,7 +157,8 @@ def _ends(parameter: Parameter) -> tuple[str, str]:
         options = [str(option) for option in parameter.options]
         return _shorten(options[-1]), _shorten(options[0])
     assert not isinstance(parameter, Constant)
-    return show_number(parameter.high), show_number(parameter.low)
+    high, low = show_numbers((parameter.high, parameter.low))
+    return high, low
 
 
 def _shorten(text: str) -> str:

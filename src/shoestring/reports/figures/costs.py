@@ -29,6 +29,7 @@ _EARLY_SHARE = 0.02  # of the budget that was spent
 _MAX_DOTS = 300  # on one line: more dots would overlap
 _ROW_HEIGHT, _GAP = 22.0, 6.0  # of the timeline
 _MAX_ROWS = 64
+_DECADES = 100.0  # the ratio of values from which an axis is logarithmic
 
 
 def draw_budget(history: StudyHistory) -> Figure:
@@ -63,8 +64,9 @@ def draw_best(history: StudyHistory) -> Figure | None:
     sheet = Sheet(label="best value against the budget spent")
     left, right, bottom, top = plot_area(sheet)
     x = budget_axis(max(history.ledger.spent, history.budget.total), left, right)
-    y = value_axis(*range_of_bests([history]), bottom, top)
-    sheet.axes(x, y, f"spent ({history.budget.unit})", "best value")
+    low, high, log = range_of_bests([history])
+    y = value_axis(low, high, bottom, top, log=log)
+    sheet.axes(x, y, f"spent ({history.budget.unit})", f"best {history.metric}")
     points = [(x(spent), y(value)) for spent, value in make_staircase(history.bests, history.ledger.spent)]
     sheet.line(thin(points, 4 * _MAX_DOTS), "curve best")
     for best in [*history.bests[: -1 : math.ceil(len(history.bests) / _MAX_DOTS)], history.bests[-1]]:
@@ -75,20 +77,23 @@ def draw_best(history: StudyHistory) -> Figure | None:
         sheet.dot((x(best.spent), y(best.value)), "dot best", tip)
     last = history.bests[-1]
     share = last.spent / history.ledger.spent if history.ledger.spent else 1.0
-    sentence = f"The best value, {last.value:.6g}, was found after {share:.0%} of the spent budget."
+    sentence = f"The best {history.metric}, {last.value:.6g}, was found after {share:.0%} of the spent budget."
     rows = [[history.budget.show(b.spent), f"{b.value:.6g}", b.trial, b.step] for b in history.bests]
-    columns = ("spent", "best value", "trial", "step")
+    columns = ("spent", f"best {history.metric}", "trial", "step")
     return Figure("best", "The best value so far", sentence, str(sheet), columns, rows[-MAX_TABLE_ROWS:])
 
 
-def range_of_bests(histories: Sequence[StudyHistory]) -> tuple[float, float]:
-    """Return the range of the best values. Of those in the first 2% of the budget only the last counts: others may be far off."""
+def range_of_bests(histories: Sequence[StudyHistory]) -> tuple[float, float, bool]:
+    """Return the range of the best values, and whether its axis is logarithmic.
+
+    Of the values in the first 2% of the budget only the last counts: others may be far off.
+    """
     values = []
     for history in histories:
         early = _EARLY_SHARE * history.ledger.spent
         values += [best.value for best in history.bests if best.spent >= early] or [history.bests[-1].value]
         values += [best.value for best in history.bests if best.spent < early][-1:]
-    return min(values), max(values)
+    return min(values), max(values), spans_decades(values, is_max=histories[0].is_max)
 
 
 def make_staircase(bests: list[NewBest], until: float) -> list[tuple[float, float]]:
@@ -128,10 +133,10 @@ def draw_front(history: StudyHistory) -> Figure | None:
     sheet = Sheet(label="value against cost, trial by trial")
     left, right, bottom, top = plot_area(sheet)
     values = [float(trial.best_value or 0.0) for trial in known]
-    low, high = clip_range(values, is_max=history.is_max)
+    low, high, log = choose_range(values, is_max=history.is_max)
     x = PlotAxis(min(t.seconds for t in known), max(t.seconds for t in known), left, right, log=True)
-    y = value_axis(low, high, bottom, top)
-    sheet.axes(x, y, "seconds of the trial", "best value", lambda s: show_seconds(s))
+    y = value_axis(low, high, bottom, top, log=log)
+    sheet.axes(x, y, "seconds of the trial", f"best {history.metric}", lambda s: show_seconds(s))
     front, best = [], math.inf
     for trial in sorted(known, key=lambda t: (t.seconds, t.best_loss)):
         if trial.best_loss < best:
@@ -147,7 +152,7 @@ def draw_front(history: StudyHistory) -> Figure | None:
     rows = [
         [t.number, show_seconds(t.seconds), f"{t.best_value:.6g}", state_of(t), format_config(t.config)] for t in front
     ]
-    columns = ("trial", "seconds", "best value", "state", "configuration")
+    columns = ("trial", "seconds", f"best {history.metric}", "state", "configuration")
     return Figure("front", "Cost and value", sentence, str(sheet), columns, rows)
 
 
@@ -161,6 +166,28 @@ def clip_range(values: list[float], *, is_max: bool) -> tuple[float, float]:
     if is_max:
         return max(ordered[0], low - room), ordered[-1]
     return ordered[0], min(ordered[-1], high + room)
+
+
+def choose_range(values: list[float], *, is_max: bool) -> tuple[float, float, bool]:
+    """Return the range to draw, as `clip_range` does, and whether its axis is logarithmic."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not spans_decades(finite, is_max=is_max):
+        return *clip_range(finite, is_max=is_max), False
+    low, high = clip_range([math.log(value) for value in finite], is_max=is_max)
+    return math.exp(low), math.exp(high), True
+
+
+def spans_decades(values: Sequence[float], *, is_max: bool) -> bool:
+    """Return whether the values are positive and a linear axis would show most of them as one line.
+
+    The best value is compared with the quartile of the bad values, because accuracies from 0.001 to 0.9 belong on a linear axis.
+    """
+    ordered = sorted(values)
+    if not ordered or ordered[0] <= 0.0:
+        return False
+    bad = 3 * (len(ordered) - 1) // 4
+    small, large = (ordered[-1 - bad], ordered[-1]) if is_max else (ordered[0], ordered[bad])
+    return large >= _DECADES * small
 
 
 def draw_timeline(history: StudyHistory) -> Figure | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from shoestring.core.ledger.budget import show_seconds
@@ -63,12 +64,18 @@ class PlotAxis:
 
     def ticks(self, most: int = 6) -> list[float]:
         if self.log:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            every = max(1, math.ceil((last - first + 1) / most))
-            powers = [10.0**power for power in range(first, last + 1, every)]
-            if len(powers) >= 2:
-                return powers
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            every = max(1, math.ceil((last - first - 1) / most))
+            for factors, step in (((1, 2, 5), 1), ((1, 3), 1), ((1,), every)):
+                found = [float(f"{factor}e{power}") for power in range(first, last + 1, step) for factor in factors]
+                inside = [tick for tick in found if self.low * (1 - 1e-9) <= tick <= self.high * (1 + 1e-9)]
+                if 2 <= len(inside) <= most:
+                    return inside
         return _round_ticks(self.low, self.high, most)
+
+    def labelled_ticks(self, most: int = 6) -> list[tuple[float, str]]:
+        ticks = self.ticks(most)
+        return list(zip(ticks, show_numbers(ticks), strict=True))
 
 
 def _round_ticks(low: float, high: float, most: int) -> list[float]:
@@ -85,14 +92,30 @@ def budget_axis(high: float, start: float, end: float) -> PlotAxis:
     return PlotAxis(0.0, max(high, 1e-12), start, end)
 
 
-def value_axis(low: float, high: float, bottom: float, top: float) -> PlotAxis:
+def value_axis(low: float, high: float, bottom: float, top: float, *, log: bool = False) -> PlotAxis:
     """Return an axis for values, with room at both ends, so that the best value does not lie on the other axis."""
-    room = 0.04 * (high - low)
-    return PlotAxis(low - room, high + room, bottom, top)
+    if log:
+        room = (high / low) ** 0.04
+        return PlotAxis(low / room, high * room, bottom, top, log=True)
+    return PlotAxis(low - 0.04 * (high - low), high + 0.04 * (high - low), bottom, top)
 
 
 def show_number(number: float) -> str:
     return f"{number:,.0f}" if 1e4 <= abs(number) < 1e6 else f"{number:.4g}"
+
+
+def show_numbers(numbers: Sequence[float]) -> list[str]:
+    """Return the numbers of one axis as text, with as many digits as it takes to tell neighbours apart."""
+    ordered = sorted(set(numbers))
+    error = 0.01 * min((b - a for a, b in pairwise(ordered)), default=math.inf)  # what rounding may change
+    shown = [show_number(number) for number in numbers]
+    for digits in range(5, 18):
+        if all(
+            abs(float(text.replace(",", "")) - number) <= error for text, number in zip(shown, numbers, strict=True)
+        ):
+            break
+        shown = [f"{number:.{digits}g}" for number in numbers]
+    return shown
 
 
 # a sheet --------------------------------------------------------------------------------------------------------------
@@ -124,15 +147,15 @@ class Sheet:
         self._marks.append(f"<text {place}>{escape(printable(words))}</text>")
 
     def axes(
-        self, x: PlotAxis, y: PlotAxis, x_name: str, y_name: str, show_x: Callable[[float], str] = show_number
+        self, x: PlotAxis, y: PlotAxis, x_name: str, y_name: str, show_x: Callable[[float], str] | None = None
     ) -> None:
         """Draw light lines at round numbers, the numbers, and the names of the axes."""
-        for tick in y.ticks():
+        for tick, number in y.labelled_ticks():
             self.segment((x.start, y(tick)), (x.end, y(tick)), "grid")
-            self.text(x.start - 6, y(tick) + 4, show_number(tick), anchor="end")
-        for tick in x.ticks():
+            self.text(x.start - 6, y(tick) + 4, number, anchor="end")
+        for tick, number in x.labelled_ticks():
             self.segment((x(tick), y.start), (x(tick), y.start + 4), "axis")
-            self.text(x(tick), y.start + 17, show_x(tick), anchor="middle")
+            self.text(x(tick), y.start + 17, number if show_x is None else show_x(tick), anchor="middle")
         self.segment((x.start, y.start), (x.end, y.start), "axis")
         self.text((x.start + x.end) / 2, self.height - 4, x_name, "name", "middle")
         self.text(4, 14, y_name, "name")
@@ -159,14 +182,14 @@ def plot_area(sheet: Sheet) -> tuple[float, float, float, float]:
 
 def draw_frame(sheet: Sheet, x: PlotAxis, y: PlotAxis, *, with_numbers: bool) -> None:
     """Draw the axes of one of several panels; the first panel of a row has the numbers of y."""
-    for tick in y.ticks(5):
+    for tick, number in y.labelled_ticks(5):
         sheet.segment((x.start, y(tick)), (x.end, y(tick)), "grid")
         if with_numbers:
-            sheet.text(x.start - 6, y(tick) + 4, show_number(tick), anchor="end")
+            sheet.text(x.start - 6, y(tick) + 4, number, anchor="end")
     sheet.segment((x.start, y.start), (x.end, y.start), "axis")
-    for tick in x.ticks(5):
+    for tick, number in x.labelled_ticks(5):
         sheet.segment((x(tick), y.start), (x(tick), y.start + 4), "axis")
-        sheet.text(x(tick), y.start + 16, show_number(tick), anchor="middle")
+        sheet.text(x(tick), y.start + 16, number, anchor="middle")
 
 
 def thin(points: Sequence[Point], most: int) -> list[Point]:

@@ -34,7 +34,7 @@ class Segment:
     """The part of a trial that one order trained."""
 
     order: Order
-    began_s: float  # on the runner's clock
+    began_s: float  # on the runner's clock; of ask and tell, which have Unix time: since the first of their orders
     ended_s: float
     spent_before: float  # what the study had spent when the order was placed
     from_step: int  # the step of the trial when the order was placed
@@ -80,11 +80,13 @@ class StudyHistory:
     budget: Budget = field(init=False)
     trials: Sequence[Trial] = field(init=False)
     is_max: bool = field(init=False)
+    metric: str = field(init=False)  # what the values are; "value" if the user gave no name
 
     def __post_init__(self) -> None:
         ledger = self.ledger
         self.state, self.budget, self.trials = ledger.state, ledger.budget, ledger.trials
         self.is_max = ledger.definition.direction == "max"
+        self.metric = ledger.definition.metric or "value"
 
     def segments_of_trials(self) -> Mapping[int, list[Segment]]:
         """Return the segments of each trial, in the order in which they were trained."""
@@ -106,6 +108,7 @@ def read_history(
     view = StudyStateView()
     state = view.start(ledger.definition)
     entries = ledger.entries()
+    first_external_at: float | None = None
     for place, entry in enumerate(entries[1:], 1):
         before = state.spent
         if predict is not None and isinstance(entry, Order) and entry.number in decisions:
@@ -117,9 +120,12 @@ def read_history(
         state = view.absorb(state, entry)
         if isinstance(entry, Order):
             trial = state.trials[entry.trial]
-            history.segments.append(Segment(entry, entry.at, entry.at, before, trial.steps, trial.steps))
+            if entry.is_external and first_external_at is None:
+                first_external_at = entry.at
+            began_s = entry.at - (first_external_at or 0.0) if entry.is_external else entry.at
+            history.segments.append(Segment(entry, began_s, began_s, before, trial.steps, trial.steps))
         elif isinstance(entry, Receipt):
-            _add_receipt(history, entry, state.spent - before, is_repeated=is_repeated)
+            _add_receipt(history, entry, state.spent - before, first_external_at or 0.0, is_repeated=is_repeated)
             if state.best_loss < best_before and entry.value is not None:
                 history.bests.append(NewBest(state.spent, entry.value, entry.trial, entry.step))
         elif isinstance(entry, StateLoss) and (number := state.trials[entry.trial].open_order) is not None:
@@ -136,9 +142,12 @@ def _copy_state(then: Ledger, order: Order, prediction: Prediction) -> PastPredi
     return PastPrediction(prediction, steps, None if then.best is None else then.best.best_value)
 
 
-def _add_receipt(history: StudyHistory, receipt: Receipt, charge: float, *, is_repeated: bool) -> None:
+def _add_receipt(
+    history: StudyHistory, receipt: Receipt, charge: float, first_external_at: float, *, is_repeated: bool
+) -> None:
     segment, cost = history.segments[receipt.order], receipt.cost
-    segment.ended_s = max(segment.ended_s, receipt.at)
+    at = receipt.at - first_external_at if segment.order.is_external else receipt.at
+    segment.ended_s = max(segment.ended_s, at)
     segment.seconds += cost.total
     segment.cost += charge
     segment.worker = receipt.worker or segment.worker

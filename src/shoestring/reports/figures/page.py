@@ -118,9 +118,8 @@ def describe_study(history: StudyHistory) -> str:
     if best is None:
         return f"{head} There is no value yet."
     config = format_config(best.best_config or best.config)
-    return (
-        f"{head} The best value is {best.best_value:.6g} (trial {best.number}, step {best.best_step}), with {config}."
-    )
+    where = f"trial {best.number}, step {best.best_step}"
+    return f"{head} The best {history.metric} is {best.best_value:.6g} ({where}), with {config}."
 
 
 def list_copyables(history: StudyHistory, resume_command: str, citation: str | None = None) -> list[Copyable]:

@@ -132,10 +132,10 @@ def draw_compression(history: StudyHistory) -> Figure | None:
     conditions = [_read(s, "log_condition") for s in segments]
     right_x = PlotAxis(float(segments[0].order.number), float(segments[-1].order.number), middle + 30, right)
     right_y = PlotAxis(min(0.0, *conditions), max(conditions), bottom, top)
-    for tick in right_y.ticks():
-        sheet.text(middle + 24, right_y(tick) + 4, show_number(tick), anchor="end")
-    for tick in right_x.ticks(4):
-        sheet.text(right_x(tick), bottom + 17, show_number(tick), anchor="middle")
+    for tick, label in right_y.labelled_ticks():
+        sheet.text(middle + 24, right_y(tick) + 4, label, anchor="end")
+    for tick, label in right_x.labelled_ticks(4):
+        sheet.text(right_x(tick), bottom + 17, label, anchor="middle")
     sheet.segment((middle + 30, bottom), (right, bottom), "axis")
     sheet.line(
         [(right_x(s.order.number), right_y(c)) for s, c in zip(segments, conditions, strict=True)], "curve line-1"

@@ -53,7 +53,7 @@ def draw_forecasts(history: StudyHistory) -> Figure | None:
     left, right, bottom, top = plot_area(sheet)
     low, high = clip_range([v for f in forecasts for v in (f.predicted, f.actual)], is_max=history.is_max)
     x, y = budget_axis(history.ledger.spent, left, right), PlotAxis(low, high, bottom, top)
-    sheet.axes(x, y, f"spent at the time of the prediction ({history.budget.unit})", "value")
+    sheet.axes(x, y, f"spent at the time of the prediction ({history.budget.unit})", history.metric)
     for f in forecasts:
         place = x(f.segment.spent_before)
         if not math.isnan(f.std):

@@ -147,7 +147,7 @@ def _draw_panels(
         _draw_prediction(sheet, one, x, y)
         _draw_line(sheet, one.later, x, y, "curve after", f"later values\n{one.tip}")
         _draw_line(sheet, one.seen, x, y, "curve best" if place == 0 else "curve shade-5", one.tip)
-    sheet.text(4, 12, "value", "name")
+    sheet.text(4, 12, history.metric, "name")
     sheet.text((LEFT + sheet.width) / 2, sheet.height - 2, "step", "name", "middle")
     return sheet
 
@@ -195,9 +195,9 @@ def _draw_ends(curves: Sequence[PanelCurve], y_range: tuple[float, float], past:
     sheet = Sheet(height=300, label="predictions for each configuration")
     x = PlotAxis(-0.5, len(curves) - 0.5, LEFT, sheet.width - RIGHT)
     y = PlotAxis(*y_range, sheet.height - BOTTOM, TOP)
-    for tick in y.ticks():
+    for tick, number in y.labelled_ticks():
         sheet.segment((x.start, y(tick)), (x.end, y(tick)), "grid")
-        sheet.text(x.start - 6, y(tick) + 4, show_number(tick), anchor="end")
+        sheet.text(x.start - 6, y(tick) + 4, number, anchor="end")
     sheet.segment((x.start, y.start), (x.end, y.start), "axis")
     sheet.text(4, 14, what, "name")
     _draw_best(sheet, past, x, y)

@@ -8,7 +8,7 @@ from shoestring.core.ledger.budget import show_seconds
 from shoestring.core.ledger.state import Trial
 from shoestring.core.values.text import count
 from shoestring.reports.facts import format_config, rank_trials, state_of
-from shoestring.reports.figures.costs import clip_range
+from shoestring.reports.figures.costs import choose_range
 from shoestring.reports.figures.drawing import (
     MAX_TABLE_ROWS,
     Figure,
@@ -34,9 +34,9 @@ def draw_curves(history: StudyHistory, most_points: int = _MAX_POINTS) -> Figure
         return None
     sheet = Sheet(height=380, label="all learning curves")
     left, right, bottom, top = plot_area(sheet)
-    low, high = clip_range(values, is_max=history.is_max)
-    x, y = PlotAxis(1.0, float(longest), left, right), value_axis(low, high, bottom, top)
-    sheet.axes(x, y, "step", "value")
+    low, high, log = choose_range(values, is_max=history.is_max)
+    x, y = PlotAxis(1.0, float(longest), left, right), value_axis(low, high, bottom, top, log=log)
+    sheet.axes(x, y, "step", history.metric)
     shades = _Shades([segment.seconds for segment in history.segments])
     most = max(8, most_points // max(1, len(history.segments)))
     segments_of = history.segments_of_trials()
@@ -74,7 +74,7 @@ def draw_curves(history: StudyHistory, most_points: int = _MAX_POINTS) -> Figure
         ]
         for t in rank_trials(history.ledger)[:MAX_TABLE_ROWS]
     ]
-    columns = ("trial", "state", "steps", "best value", "at step", "seconds", "configuration")
+    columns = ("trial", "state", "steps", f"best {history.metric}", "at step", "seconds", "configuration")
     return Figure("curves", "All learning curves", sentence, str(sheet), columns, rows)
 
 
