@@ -25,7 +25,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
 from shoestring.reports.figures.comparisons import best_values_at, bootstrap_mean, draw_comparison
-from shoestring.reports.figures.configs import measure_divergence, measure_importance
+from shoestring.reports.figures.configs import draw_importance, measure_divergence, measure_importance
 from shoestring.reports.figures.costs import choose_range, clip_range, draw_best, make_staircase, spans_decades
 from shoestring.reports.figures.drawing import PlotAxis, Sheet, show_numbers, thin
 from shoestring.reports.figures.history import read_history
@@ -301,11 +301,39 @@ def test_importance_finds_the_parameter_that_matters() -> None:
     rng = np.random.default_rng(1)
     matters, idle = rng.integers(6, size=120).astype(float), rng.integers(6, size=120).astype(float)
     losses = (matters - 2) ** 2 + 0.5 * rng.standard_normal(120)
-    amount, low, high, chance = measure_importance(matters, losses)
-    assert low <= amount <= high
-    assert low > chance
-    assert measure_importance(idle, losses)[1] < measure_importance(idle, losses)[3] * 1.5
-    assert measure_divergence(np.array([0.0, 0, 1, 1]), np.array([True, False, True, False])) == 0.0
+    assert measure_importance(matters, losses).is_clear
+    assert not measure_importance(idle, losses).is_clear
+    assert measure_importance(idle, losses, parameters=20).chance > measure_importance(idle, losses).chance
+    assert measure_divergence(np.array([2, 2]), np.array([1, 1])) == 0.0
+    assert measure_divergence(np.array([2, 2]), np.array([2, 0])) == pytest.approx(4 / 9)
+
+
+@pytest.mark.parametrize(("trials", "bins"), [(15, 3), (49, 5), (150, 8)])
+def test_parameters_without_an_effect_are_rarely_named(trials: int, bins: int) -> None:
+    """With four idle parameters, 5% of the studies may name one. Up to 9% of 200 studies pass: three standard errors."""
+    rng = np.random.default_rng(2)
+    named = 0
+    for _ in range(200):
+        losses = rng.standard_normal(trials)
+        named += any(
+            measure_importance(rng.integers(bins, size=trials).astype(float), losses, 4).is_clear for _ in range(4)
+        )
+    assert named <= 18
+
+
+def test_what_mattered_agrees_with_its_marks(ledger: Ledger) -> None:
+    """A parameter is named, and its bar is strong, exactly if the bar ends beyond the dashed mark."""
+    figure = draw_importance(read_history("s", ledger))
+    assert figure is not None
+    bars = re.findall(r'<rect class="(bar[^"]*)" x="170" y="[^"]*" width="([^"]*)"', figure.svg)
+    marks = re.findall(r'<line class="guide" x1="([^"]*)"', figure.svg)
+    assert len(bars) == len(marks) == len(figure.rows) == 4
+    named = figure.sentence.partition(" ha")[0].split(", ")
+    for row, (style, width), mark in zip(figure.rows, bars, marks, strict=True):
+        is_beyond = 170 + float(width) > float(mark)
+        assert (style == "bar") == is_beyond == (row[0] in named) == (row[3] == "yes")
+    assert any(style == "bar" for style, _ in bars)
+    assert any(style == "bar faint" for style, _ in bars)
 
 
 def test_the_comparison_agrees_with_a_computation_by_hand() -> None:

@@ -6,8 +6,9 @@ trained to its end, whatever its configuration.
 The importance of a parameter is a local one, after the idea of PED-ANOVA (Watanabe, Bansal, Hutter, "PED-ANOVA", IJCAI 2023):
 the Pearson divergence between the parameter's distribution p among the best third of the trials and its distribution q among all
 of them, the sum over bins of q (p/q - 1)^2. It is computed here on a few bins of the unit interval, since a study has tens of
-trials, not thousands. The interval is a bootstrap over trials. The divergence that chance alone gives is found by shuffling which
-trials are good. A parameter has a clear effect only if its whole interval lies above that divergence.
+trials, not thousands. What chance alone gives is found by drawing which trials are good. A parameter has a clear effect only if
+its importance is above that. With several parameters the bound is higher, so that in a study in which none has an effect the
+probability that any of them seems to have one is 5%.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from shoestring.core.space.parameters import Choice, Constant, Parameter
 from shoestring.core.space.space import Space
-from shoestring.core.values.arrays import Floats
+from shoestring.core.values.arrays import Floats, Indices
 from shoestring.reports.facts import format_config
 from shoestring.reports.figures.costs import choose_range
 from shoestring.reports.figures.drawing import MAX_TABLE_ROWS, Figure, PlotAxis, Sheet, show_number, show_numbers
@@ -31,10 +32,11 @@ _MIN_TRIALS = 10  # at a common step
 _MAX_PARAMETERS = 12  # in one figure of configurations
 _AXIS_TOP, _AXIS_BOTTOM = 46.0, 286.0  # of the vertical axes
 
-_MIN_TRIALS_FOR_IMPORTANCE = 12
+MIN_TRIALS_FOR_IMPORTANCE = 12
 _GOOD_SHARE = 1 / 3  # of the trials
 _MAX_BINS = 8
-_REPEATS = 200  # of the bootstrap and of the shuffling
+_DRAWS = 4000  # of which trials are good
+_ERROR_RATE = 0.05  # the probability that a study in which no parameter has an effect names one
 _MAX_BARS = 20
 
 
@@ -168,34 +170,66 @@ def _shorten(text: str) -> str:
 # importance -----------------------------------------------------------------------------------------------------------
 
 
-def draw_importance(history: StudyHistory) -> Figure | None:
-    """Draw the importance of each parameter, with an interval and what chance alone gives."""
+@dataclass(frozen=True)
+class Importance:
+    """How differently the best trials are spread along one parameter, and what chance alone gives.
+
+    Parameters
+    ----------
+    importance : float
+        The divergence of the best third of the trials from all trials along this parameter; 0 if both are spread alike.
+    chance : float
+        The divergence that a parameter without any effect stays below.
+    """
+
+    importance: float
+    chance: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the parameter has a clear effect: an importance above what chance alone gives."""
+        return self.importance > self.chance
+
+
+def find_importances(history: StudyHistory) -> tuple[ComparedTrials, dict[str, Importance]] | None:
+    """Return the compared trials and the importances by parameter, the largest first; None if there are too few trials."""
     compared = compare_trials(history)
-    if compared is None or len(compared.numbers) < _MIN_TRIALS_FOR_IMPORTANCE:
+    if compared is None or len(compared.numbers) < MIN_TRIALS_FOR_IMPORTANCE:
         return None
-    names = list(varying_parameters(history.ledger.space))[:_MAX_BARS]
-    found = {name: measure_importance(bin_trials(history, compared, name), np.array(compared.losses)) for name in names}
-    ordered = sorted(names, key=lambda name: -found[name][0])
-    sheet = Sheet(height=24 + 26 * len(names) + 20, label="importance of the parameters")
-    x = PlotAxis(0.0, max(high for _, _, high, _ in found.values()) or 1.0, 170, sheet.width - 20)
-    for row, name in enumerate(ordered):
-        importance, low, high, chance = found[name]
+    names, losses = list(varying_parameters(history.ledger.space)), np.array(compared.losses)
+    found = {name: measure_importance(bin_trials(history, compared, name), losses, len(names)) for name in names}
+    return compared, dict(sorted(found.items(), key=lambda item: -item[1].importance))
+
+
+def draw_importance(history: StudyHistory) -> Figure | None:
+    """Draw the importance of each parameter, and what chance alone gives."""
+    found = find_importances(history)
+    if found is None or not found[1]:
+        return None
+    compared, importances = found[0], dict(list(found[1].items())[:_MAX_BARS])
+    sheet = Sheet(height=24 + 26 * len(importances) + 20, label="importance of the parameters")
+    longest = max(max(one.importance, one.chance) for one in importances.values())
+    x = PlotAxis(0.0, longest or 1.0, 170, sheet.width - 20)
+    for row, (name, one) in enumerate(importances.items()):
         top = 8 + 26 * row
-        tip = f"{name}: {importance:.3g} (95% interval {low:.3g} to {high:.3g}); chance alone gives up to {chance:.3g}"
+        tip = f"{name}: {one.importance:.3g}; chance alone gives up to {one.chance:.3g}"
         sheet.text(162, top + 14, name, "name", "end")
-        sheet.box(x.start, top, x(importance) - x.start, 18, "bar ok" if low > chance else "bar faint", tip)
-        sheet.segment((x(low), top + 9), (x(high), top + 9), "axis")
-        sheet.segment((x(chance), top - 2), (x(chance), top + 20), "guide")
+        sheet.box(x.start, top, x(one.importance) - x.start, 18, "bar" if one.is_clear else "bar faint", tip)
+        sheet.segment((x(one.chance), top - 2), (x(one.chance), top + 20), "guide")
     sheet.text((x.start + x.end) / 2, sheet.height - 4, "divergence of the best third from all", "name", "middle")
-    clear = [name for name in ordered if found[name][1] > found[name][3]]
+    clear = [name for name, one in importances.items() if one.is_clear]
     verb = "has" if len(clear) == 1 else "have"
     finding = f"{', '.join(clear)} {verb} a clear effect" if clear else "No parameter has a clear effect"
     sentence = (
-        f"{finding} on the value, judged on {len(compared.numbers)} trials at step {compared.step}. The dashed marks show what "
-        "chance alone gives. The policy chose the configurations, so the result holds for the region that it explored."
+        f"{finding} on the {history.metric}, judged on {len(compared.numbers)} trials at step {compared.step}. The dashed marks "
+        "show what chance alone gives; a bar that ends before its mark is pale. "
+        "The policy chose the configurations, so the result holds for the region that it explored."
     )
-    rows = [[name, *(show_number(number) for number in found[name])] for name in ordered]
-    columns = ("parameter", "importance", "95% from", "to", "chance gives up to")
+    rows = [
+        [name, show_number(one.importance), show_number(one.chance), "yes" if one.is_clear else "no"]
+        for name, one in importances.items()
+    ]
+    columns = ("parameter", "importance", "chance gives up to", "clear effect")
     return Figure("importance", "Which parameters mattered", sentence, str(sheet), columns, rows)
 
 
@@ -216,25 +250,24 @@ def _count_bins(trials: int) -> int:
     return max(2, min(_MAX_BINS, round(math.sqrt(trials / 2))))
 
 
-def measure_importance(bins: Floats, losses: Floats) -> tuple[float, float, float, float]:
-    """Return the importance, both ends of its 95% interval, and the 95% quantile of the importance that chance gives."""
-    rng = np.random.default_rng(0)  # a fixed seed, so that the picture is the same each time
+def measure_importance(bins: Floats, losses: Floats, parameters: int = 1) -> Importance:
+    """Return the importance of one of so many parameters; `bins` has the bin of each trial."""
+    _, all_counts = np.unique(bins, return_counts=True)
     n_good = max(2, round(_GOOD_SHARE * len(bins)))
-    is_good = np.zeros(len(bins), dtype=bool)
-    is_good[np.argsort(losses, kind="stable")[:n_good]] = True
-    drawn, shuffled = [], []
-    for _ in range(_REPEATS):
-        rows = rng.integers(len(bins), size=len(bins))
-        drawn.append(measure_divergence(bins[rows], is_good[rows]))
-        shuffled.append(measure_divergence(bins, rng.permutation(is_good)))
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return measure_divergence(bins, is_good), float(low), float(high), float(np.quantile(shuffled, 0.95))
+    good = np.argsort(losses, kind="stable")[:n_good]
+    good_counts = np.array([np.count_nonzero(bins[good] == each) for each in np.unique(bins)])
+    rng = np.random.default_rng(0)  # a fixed seed, so that the picture is the same each time
+    drawn = rng.multivariate_hypergeometric(all_counts, n_good, size=_DRAWS)
+    chance = np.quantile(measure_divergence(all_counts, drawn), (1.0 - _ERROR_RATE) ** (1.0 / parameters))
+    return Importance(float(measure_divergence(all_counts, good_counts)), float(chance))
 
 
-def measure_divergence(bins: Floats, is_good: Floats) -> float:
-    """Return Pearson's divergence of the good trials from all; half a trial is added to each bin, so that none is empty."""
-    count = int(bins.max()) + 1
-    everyone = np.bincount(bins.astype(int), minlength=count) + 0.5
-    good = np.bincount(bins[is_good.astype(bool)].astype(int), minlength=count) + 0.5
-    q, p = everyone / everyone.sum(), good / good.sum()
-    return float(np.sum(q * (p / q - 1.0) ** 2))
+def measure_divergence(all_counts: Indices, good_counts: Indices) -> Floats:
+    """Return Pearson's divergence of the good trials from all, given how many are in each bin, along the last axis.
+
+    Half a trial is added to each bin, so that no bin is empty.
+    """
+    everyone, good = all_counts + 0.5, good_counts + 0.5
+    q, p = everyone / everyone.sum(), good / good.sum(axis=-1, keepdims=True)
+    divergence: Floats = np.sum(q * (p / q - 1.0) ** 2, axis=-1)
+    return divergence
