@@ -21,6 +21,7 @@ __all__ = [
     "Ending",
     "Float",
     "Heartbeat",
+    "Importance",
     "Int",
     "Lease",
     "Ledger",
@@ -29,6 +30,7 @@ __all__ = [
     "OnlineTuner",
     "OpenOrder",
     "Order",
+    "Plot",
     "Policy",
     "Prices",
     "RayCluster",
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from shoestring.core.space.parameters import Choice, Constant, Float, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
+    from shoestring.reports.figures.configs import Importance
+    from shoestring.reports.figures.plot import Plot
     from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
     from shoestring.runners.ray.cluster import RayCluster
     from shoestring.runners.runner import Runner
@@ -81,6 +85,8 @@ _MODULES = {  # where each name is defined
     "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
+    "reports.figures.configs": ("Importance",),
+    "reports.figures.plot": ("Plot",),
     "runners.checkpoints.checkpoint_store": ("CheckpointStore", "StoredCheckpoint"),
     "runners.ray.cluster": ("RayCluster",),
     "runners.runner": ("Runner",),

@@ -24,6 +24,7 @@ PUBLIC = {
     *("Budget", "Choice", "Constant", "Float", "Int", "Prices", "Space"),  # describe what is tuned
     *("Context", "Report"),  # in training code
     *("Best", "Ending", "RetrainResult", "Study", "tune"),  # run a study and use its result
+    *("Importance", "Plot"),  # draw it
     *("OnlineTuner", "Schedule"),  # tune one run while it trains
     *(
         "Amendment",
@@ -51,7 +52,11 @@ PUBLIC = {
 }
 PUBLIC_MODULES = (shoestring, shoestring.policy, shoestring.testing)
 PUBLIC_MODULE_NAMES = {"errors", "integrations", "policy", "testing"}
-INTERNAL_CONSTRUCTORS = {"Study.__init__", "StudyState.__init__"}  # users call tune, Study.begin or Study.open
+INTERNAL_CONSTRUCTORS = {
+    "Plot.__init__",
+    "Study.__init__",
+    "StudyState.__init__",
+}  # users call tune, Study.begin or Study.open
 
 
 def test_the_exported_names_are_these() -> None:

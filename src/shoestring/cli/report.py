@@ -16,7 +16,7 @@ from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
 from shoestring.core.values.credentials import hide_credentials
 from shoestring.core.values.strict_json import dumps
-from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_mean
+from shoestring.errors import ShoestringError, StudyError, did_you_mean
 from shoestring.http.access import Access
 from shoestring.http.server import Answer, RequestError, Routes, Server
 from shoestring.policies.citations import cite
@@ -24,7 +24,7 @@ from shoestring.reports.figures.comparisons import draw_comparison, draw_replaye
 from shoestring.reports.figures.drawing import Figure
 from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.reports.figures.page import describe_study, draw_study, list_copyables, write_page
-from shoestring.reports.figures.static import draw_png, write_svg
+from shoestring.reports.figures.static import draw_png, write_file, write_svg
 from shoestring.stores.addresses import open_store
 from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.study import Study
@@ -62,7 +62,7 @@ def write_report(
     size = sum(path.stat().st_size for path in written)
     if page is not None:
         text = _write_page(histories, store_words(store, ledger_store.where), figures).encode()
-        _write(Path(page), text)
+        write_file(Path(page), text)
         size += len(text)
     result = {
         "report": page,
@@ -88,22 +88,14 @@ def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dar
     if folder is None:
         return []
     paths = []
-    _write(Path(folder))
+    write_file(Path(folder))
     for figure in (one for several in figures for one in (several, *several.others)):
         name = "-".join([figure.key, *figure.choice.split()])  # `choice`: which of several decisions or policies
         path = Path(folder) / f"{name}{'-dark' if dark else ''}.{kind}"
         drawn = write_svg(figure, "dark" if dark else "light")
-        _write(path, draw_png(drawn) if kind == "png" else drawn.encode())
+        write_file(path, draw_png(drawn) if kind == "png" else drawn.encode())
         paths.append(path)
     return paths
-
-
-def _write(path: Path, content: bytes | None = None) -> None:
-    """Write a file; without content, make a folder."""
-    try:
-        path.mkdir(parents=True, exist_ok=True) if content is None else path.write_bytes(content)
-    except (OSError, ValueError) as error:  # ValueError: no file can have that name
-        raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 def render(

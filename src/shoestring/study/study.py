@@ -38,6 +38,8 @@ from shoestring.study.run_study import Callback, RunOptions, run_study
 if TYPE_CHECKING:
     import pandas
 
+    from shoestring.reports.figures.configs import Importance
+    from shoestring.reports.figures.plot import Plot, PlotKind
     from shoestring.study.retrain import RetrainResult
     from shoestring.study.run_study import StudyRun
 
@@ -342,6 +344,99 @@ class Study:
         from shoestring.reports.export import step_rows
 
         return pandas.DataFrame(list(step_rows(self.ledger)))
+
+    def importances(self) -> dict[str, Importance]:
+        """Return how much each parameter mattered for the values, the most important first.
+
+        The best third of the trials is compared with all trials, at a step that many of them reached: how differently are
+        they spread along the parameter? `plot_importances` draws the same numbers.
+
+        Returns
+        -------
+        dict of str to Importance
+            By parameter: its importance, what chance alone gives, and whether it `is_clear`.
+
+        Raises
+        ------
+        StudyError
+            If there are too few trials to compare.
+
+        Examples
+        --------
+        >>> from shoestring import Float, Space, tune
+        >>> space = Space({"x": Float(-1.0, 1.0), "idle": Float(0.0, 1.0)})
+        >>> study = tune(lambda config: config["x"] ** 2, space, "60 epochs", policy="random_search", seed=0)
+        >>> {name: one.is_clear for name, one in study.importances().items()}
+        {'x': True, 'idle': False}
+        """
+        from shoestring.reports.figures.plot import measure_importances
+
+        return measure_importances(self.name, self.ledger)
+
+    def plot_best(self) -> Plot:
+        """Draw the best value so far against the budget spent.
+
+        Returns
+        -------
+        Plot
+            The figure, which a notebook shows.
+
+        Raises
+        ------
+        StudyError
+            If no step has a value yet.
+        """
+        return self._plot("best")
+
+    def plot_curves(self) -> Plot:
+        """Draw all learning curves: how far each trial was trained, where it was paused, and what it cost.
+
+        Returns
+        -------
+        Plot
+            The figure, which a notebook shows.
+
+        Raises
+        ------
+        StudyError
+            If no trial has two steps.
+        """
+        return self._plot("curves")
+
+    def plot_importances(self) -> Plot:
+        """Draw how much each parameter mattered, and what chance alone gives.
+
+        Returns
+        -------
+        Plot
+            The figure, which a notebook shows.
+
+        Raises
+        ------
+        StudyError
+            If there are too few trials to compare.
+        """
+        return self._plot("importances")
+
+    def plot_parallel(self) -> Plot:
+        """Draw each configuration as a line across its parameters, ending at its value.
+
+        Returns
+        -------
+        Plot
+            The figure, which a notebook shows.
+
+        Raises
+        ------
+        StudyError
+            If there are too few trials to compare.
+        """
+        return self._plot("parallel")
+
+    def _plot(self, kind: PlotKind) -> Plot:
+        from shoestring.reports.figures.plot import plot_study
+
+        return plot_study(self.name, self.ledger, kind)
 
     # continuing ------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from shoestring.reports.figures.costs import choose_range
 from shoestring.reports.figures.drawing import MAX_TABLE_ROWS, Figure, PlotAxis, Sheet, show_number, show_numbers
 from shoestring.reports.figures.history import StudyHistory
 
-_MIN_TRIALS = 10  # at a common step
+MIN_TRIALS = 10  # at a common step
 _MAX_PARAMETERS = 12  # in one figure of configurations
 _AXIS_TOP, _AXIS_BOTTOM = 46.0, 286.0  # of the vertical axes
 
@@ -54,8 +54,8 @@ class ComparedTrials:
 def compare_trials(history: StudyHistory) -> ComparedTrials | None:
     """Return the trials at the largest step that ten of them have reached, or a third of them if that is more."""
     reached = sorted((trial.steps for trial in history.trials if trial.best_step), reverse=True)
-    wanted = max(_MIN_TRIALS, len(reached) // 3)
-    if len(reached) < _MIN_TRIALS:
+    wanted = max(MIN_TRIALS, len(reached) // 3)
+    if len(reached) < MIN_TRIALS:
         return None
     step = reached[wanted - 1]
     rows = []
@@ -63,7 +63,7 @@ def compare_trials(history: StudyHistory) -> ComparedTrials | None:
         losses = [loss for loss in trial.losses[:step] if loss is not None and math.isfinite(loss)]
         if trial.steps >= step and losses:
             rows.append((trial.number, trial.config, history.state.sign * losses[-1], losses[-1]))
-    if len(rows) < _MIN_TRIALS:
+    if len(rows) < MIN_TRIALS:
         return None
     numbers, configs, values, losses_at = zip(*rows, strict=True)
     return ComparedTrials(step, numbers, configs, values, losses_at)

@@ -47,7 +47,11 @@ def draw_cell(name: str, ledger: Ledger) -> str:
         return _refuse(f"{len(ledger)} ledger entries")
     history = read_history(name, ledger)
     drawn = (draw_budget(history), draw_best(history), draw_curves(history, MAX_POINTS))
-    figures = [figure for figure in drawn if figure is not None]
+    return show_figures([figure for figure in drawn if figure is not None])
+
+
+def show_figures(figures: Sequence[Figure]) -> str:
+    """Return figures as HTML for a notebook, without tips if they are large; one line if they are too large without them."""
     for change, most in ((tips_as_titles, MAX_BYTES_WITH_TIPS), (drop_tips, MAX_BYTES)):
         pictures = [change(figure.svg) for figure in figures]
         size = sum(len(picture.encode()) for picture in pictures)

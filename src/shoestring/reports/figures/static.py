@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
 from importlib import import_module
+from pathlib import Path
 from typing import Literal
 
 from shoestring.core.values.text import printable
-from shoestring.errors import MissingExtra, StudyError
+from shoestring.errors import MissingExtra, StoreError, StudyError
 from shoestring.reports.figures.drawing import Figure, drop_tips
 from shoestring.reports.figures.style import DARK, FONT, LIGHT, replace_variables, style_marks
 
@@ -67,6 +68,14 @@ def _break_lines(marks: str) -> str:
 def draw_png(svg: str, zoom: float = PNG_ZOOM) -> bytes:
     """Return the pixels of a picture that `write_svg` made, light or dark."""
     return bytes(find_rasteriser()(svg_string=svg, zoom=zoom))
+
+
+def write_file(path: Path, content: bytes | None = None) -> None:
+    """Write a file; without content, make a folder. An error is one line."""
+    try:
+        path.mkdir(parents=True, exist_ok=True) if content is None else path.write_bytes(content)
+    except (OSError, ValueError) as error:  # ValueError: no file can have that name
+        raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 @cache
