@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
@@ -25,7 +26,10 @@ from shoestring.reports.figures.drawing import Figure
 from shoestring.reports.figures.history import StudyHistory, read_history
 from shoestring.reports.figures.page import describe_study, draw_study, list_copyables, write_page
 from shoestring.reports.figures.static import draw_png, write_file, write_svg
+from shoestring.reports.figures.trials_table import TrialsTable, list_trials
 from shoestring.stores.addresses import open_store
+from shoestring.stores.ledger_store import LedgerStore
+from shoestring.stores.sql import SqlStore
 from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.study import Study
 
@@ -61,7 +65,8 @@ def write_report(
     page = output if output is not None or written else "report.html"
     size = sum(path.stat().st_size for path in written)
     if page is not None:
-        text = _write_page(histories, store_words(store, ledger_store.where), figures).encode()
+        trials = None if only else list_trials(histories)
+        text = _write_page(histories, store_words(store, ledger_store.where), figures, trials, ledger_store).encode()
         write_file(Path(page), text)
         size += len(text)
     result = {
@@ -99,10 +104,15 @@ def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dar
 
 
 def render(
-    histories: Sequence[StudyHistory], where: Sequence[str], compare: Iterable[str] = (), *, version: str | None = None
+    histories: Sequence[StudyHistory],
+    where: Sequence[str],
+    compare: Iterable[str] = (),
+    *,
+    store: LedgerStore | None = None,
+    version: str | None = None,
 ) -> str:
     """Return the page; `where` are the arguments that name the store in a command."""
-    return _write_page(histories, where, _draw(histories, compare), version)
+    return _write_page(histories, where, _draw(histories, compare), list_trials(histories), store, version)
 
 
 def _draw(histories: Sequence[StudyHistory], compare: Iterable[str] = ()) -> list[Figure]:
@@ -119,15 +129,30 @@ def _draw(histories: Sequence[StudyHistory], compare: Iterable[str] = ()) -> lis
 
 
 def _write_page(
-    histories: Sequence[StudyHistory], where: Sequence[str], figures: Sequence[Figure], version: str | None = None
+    histories: Sequence[StudyHistory],
+    where: Sequence[str],
+    figures: Sequence[Figure],
+    trials: TrialsTable | None,
+    store: LedgerStore | None,
+    version: str | None = None,
 ) -> str:
     history = histories[0]
     if len(histories) > 1:
         lead = f"The studies of {history.name} to {histories[-1].name} side by side, then one by one."
-        return write_page(f"{len(histories)} studies", lead, figures, version=version)
+        return write_page(f"{len(histories)} studies", lead, figures, trials=trials, version=version)
     resume = shlex.join(["shoestring", "resume", "--study", history.name, *where])
     copies = list_copyables(history, resume, cite(history.state.policy))
-    return write_page(history.name, describe_study(history), figures, copies, version=version)
+    lead = f"{describe_study(history)} {_describe_times(store, history.name)}".strip()
+    return write_page(history.name, lead, figures, copies, trials=trials, version=version)
+
+
+def _describe_times(store: LedgerStore | None, name: str) -> str:
+    """Return when the study began and when its last entry was stored, if the store knows."""
+    times = store.find_times(name) if isinstance(store, SqlStore) else None
+    if times is None:
+        return ""
+    began, last = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") for at in times)
+    return f"It began on {began} UTC; the last entry is of {last} UTC."
 
 
 def _draw_replays(history: StudyHistory, compare: Iterable[str]) -> list[Figure]:
@@ -177,7 +202,7 @@ class WatchedStore:
             # A copy, because other requests read new entries meanwhile, which consumes the study's own ledger.
             ledger = study.ledger.fork()
             history = read_predicted_history(study.name, ledger, _read_order(order))
-            known = (version, order), render([history], self._where, version=version)
+            known = (version, order), render([history], self._where, store=self._store, version=version)
             self._pages[study.name] = known
         return known[1]
 

@@ -85,6 +85,15 @@ class SqlStore:
     def on_outage(self, report: Callable[[str], None]) -> None:
         self.database.on_outage = report
 
+    def find_times(self, study: str) -> tuple[float, float] | None:
+        """Return when the first and the last entry were stored, in seconds since 1970; None if there is no such study."""
+        times = select(func.min(ENTRIES.c.at), func.max(ENTRIES.c.at)).where(ENTRIES.c.study == study)
+        with self._lock:
+            if not self.database.has_table(ENTRIES):
+                return None
+            began, last = self.database.attempt(lambda connection: connection.execute(times).one())
+        return None if began is None else (began, last)
+
     # the contract of a ledger store ----------------------------------------------------------------------------------
 
     def studies(self) -> list[str]:

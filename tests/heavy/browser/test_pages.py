@@ -141,13 +141,159 @@ def test_predictions_and_candidates_have_tips(browser: Any, report: Path) -> Non
 
 def test_tables_can_be_opened_by_keyboard(browser: Any, report: Path) -> None:
     page = Visit(browser, report.as_uri(), viewport={"width": 1200, "height": 900}).page
-    assert page.locator("section table:visible").count() == 0
+    assert page.locator("section:not(#trials) table:visible").count() == 0
     for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.tagName") == "SUMMARY":
             break
     page.keyboard.press("Enter")
-    assert page.locator("section table:visible").count() == 1
+    assert page.locator("section:not(#trials) table:visible").count() == 1
+
+
+# the table of trials --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the report of 350 random trials: more than the table shows at first."""
+    folder = tmp_path_factory.mktemp("trials")
+    words = [*tune(folder, "350 epochs", policy="random_search"), "--metric", "validation error"]
+    words[words.index("--max-steps") + 1] = "1"
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    subprocess.run(shoestring("report"), cwd=folder, check=True, capture_output=True)
+    return folder / "report.html"
+
+
+def open_trials(browser: Any, report: Path, width: int = 1200, **window: Any) -> Any:
+    visit = Visit(browser, report.as_uri(), viewport={"width": width, "height": 900}, **window)
+    assert visit.errors == []
+    return visit.page
+
+
+def column(page: Any, name: str) -> list[str]:
+    """Return the texts of a column of the table of trials, as far as its rows are shown."""
+    script = """name => {
+      const names = [...document.querySelectorAll("#trials th")].map(head => head.textContent);
+      return [...document.querySelectorAll("#trials tbody tr")].map(row => row.cells[names.indexOf(name)].textContent);
+    }"""
+    found: list[str] = page.evaluate(script, name)
+    return found
+
+
+def sorted_by(page: Any) -> dict[str, str]:
+    script = """() => Object.fromEntries([...document.querySelectorAll("#trials th")]
+      .filter(head => head.getAttribute("aria-sort") !== "none")
+      .map(head => [head.textContent, head.getAttribute("aria-sort")]))"""
+    found: dict[str, str] = page.evaluate(script)
+    return found
+
+
+def count_of(page: Any) -> str:
+    return str(page.locator("#trials output").inner_text())
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_trials_are_sorted_by_any_column(browser: Any, trials: Path, width: int) -> None:
+    page = open_trials(browser, trials, width)
+    assert sorted_by(page) == {"validation error": "ascending"}
+    values = [float(value) for value in column(page, "validation error") if value]
+    assert values == sorted(values), "the best first"
+    heads = page.locator("#trials th button")
+    for name, is_number in (("lr", True), ("layers", True), ("time", False), ("kind", False)):
+        for order in ("ascending", "descending"):
+            heads.filter(has_text=name).first.click()
+            assert sorted_by(page) == {name: order}
+            if is_number:
+                numbers = [float(value) for value in column(page, name)]
+                assert numbers == sorted(numbers, reverse=order == "descending")
+    heads.filter(has_text="validation error").click()
+    for _ in range(2):
+        heads.filter(has_text="validation error").click()
+        while page.locator("#trials .more").is_visible():
+            page.locator("#trials .more").click()
+        shown = column(page, "validation error")
+        assert shown.index("") == len([value for value in shown if value]), (
+            "trials without a value are last, either way"
+        )
+
+
+def test_trials_are_filtered_by_text_and_by_conditions(browser: Any, trials: Path) -> None:
+    page = open_trials(browser, trials)
+    assert count_of(page) == "350 trials, 100 shown"
+    field = page.get_by_label("Filter")
+    field.fill("failed")
+    failed = int(count_of(page).split()[0])
+    assert 0 < failed < 350
+    assert set(column(page, "state")) == {"failed"}
+    assert set(column(page, "layers")) == {"4"}
+    field.fill("lr<0.01 layers=2 PLAIN")
+    assert 0 < len(column(page, "lr")) < 100
+    assert all(float(value) < 0.01 for value in column(page, "lr"))
+    assert set(column(page, "layers")) == {"2"}
+    assert set(column(page, "kind")) == {"plain"}
+    page.locator("#trials th button").filter(has_text="lr").click()
+    numbers = [float(value) for value in column(page, "lr")]
+    assert numbers == sorted(numbers), "the filter stays when the order changes"
+    field.fill('"validation error">=0.2 layers!=3')
+    assert all(float(value) >= 0.2 for value in column(page, "validation error"))
+    assert "3" not in column(page, "layers")
+    field.fill("kind=PLAIN valid<0.2")
+    assert all(float(value) < 0.2 for value in column(page, "validation error")), "the beginning of a name is enough"
+    field.fill("depth<3")
+    assert count_of(page) == "no column depth; 350 trials, 100 shown"
+    field.fill("lr<")
+    assert count_of(page) == "350 trials, 100 shown", "the reader is still typing"
+    field.fill("<script>")
+    assert 0 < int(count_of(page).split()[0]) < 350
+    field.fill("")
+    page.get_by_role("button", name="Show 100 more").click()
+    assert len(column(page, "trial")) == 200
+
+
+def test_trials_are_sorted_and_filtered_by_keyboard(browser: Any, trials: Path) -> None:
+    page = open_trials(browser, trials)
+    page.locator("#trials summary").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.type("lr>0.1")
+    assert all(float(value) > 0.1 for value in column(page, "lr"))
+    while page.evaluate("document.activeElement.textContent") != "layers":
+        page.keyboard.press("Tab")
+    for key, order in (("Enter", "ascending"), ("Space", "descending")):
+        page.keyboard.press(key)
+        assert sorted_by(page) == {"layers": order}
+        assert page.evaluate("document.activeElement.textContent") == "layers", "the focus stays on the column"
+
+
+def test_trials_are_a_plain_table_without_a_script(browser: Any, trials: Path) -> None:
+    page = open_trials(browser, trials, java_script_enabled=False)
+    assert page.locator("#trials input, #trials button").count() == 0, "there is no control that does nothing"
+    page.locator("#trials summary").click()
+    assert page.locator("#trials tbody tr:visible").count() == 350
+    assert page.locator("#trials th[aria-sort=ascending]").inner_text() == "validation error"
+
+
+def test_the_watch_page_keeps_what_the_reader_chose(browser: Any, tmp_path: Path) -> None:
+    quiet: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.DEVNULL, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(tune(tmp_path, "10000 epochs", sleep=0.15), **quiet) as running:
+        while subprocess.run(shoestring("status"), cwd=tmp_path, capture_output=True, check=False).returncode:
+            assert running.poll() is None
+            time.sleep(0.05)
+        with subprocess.Popen(shoestring("watch"), **quiet) as server:
+            visit = Visit(browser, server.stdout.readline().strip(), viewport={"width": 1200, "height": 900})  # type: ignore[union-attr]
+            page = visit.page
+            playwright.expect(page.locator("#trials")).to_be_attached(timeout=60_000)
+            page.locator("#trials th button").filter(has_text="lr").click()
+            page.get_by_label("Filter").fill("lr>0.0")
+            version = page.locator("main").get_attribute("data-version")
+            playwright.expect(page.locator("main")).not_to_have_attribute("data-version", version, timeout=60_000)
+            assert page.get_by_label("Filter").input_value() == "lr>0.0"
+            assert page.evaluate("document.activeElement.id") == "trials-filter"
+            assert sorted_by(page) == {"lr": "ascending"}
+            numbers = [float(value) for value in column(page, "lr")]
+            assert numbers == sorted(numbers)
+            assert visit.errors == []
+            server.terminate()
+        running.terminate()
 
 
 def test_texts_can_be_copied(browser: Any, report: Path) -> None:

@@ -132,6 +132,7 @@ def draw_slices(history: StudyHistory) -> Figure | None:
     width, height = 720 / columns, 190.0
     sheet = Sheet(height=height * math.ceil(len(names) / columns), label="value against each parameter")
     low, high, log = choose_range(list(compared.values), is_max=history.is_max)
+    least = min(compared.losses)
     for number, name in enumerate(names):
         left, top = (number % columns) * width, (number // columns) * height
         y = PlotAxis(low, high, top + height - 38, top + 24, log=log)
@@ -145,7 +146,7 @@ def draw_slices(history: StudyHistory) -> Figure | None:
             if name in config:
                 u = parameter.to_unit(config[name])  # type: ignore[union-attr]
                 at = (left + 12 + u * (width - 28), y(compared.values[i]))
-                is_best = compared.losses[i] == min(compared.losses)
+                is_best = compared.losses[i] == least
                 tip = f"trial {compared.numbers[i]}: {compared.values[i]:.6g}\n{name} = {config[name]}"
                 sheet.dot(at, f"dot {'best' if is_best else ''}", tip, radius=2.5)
     sentence = f"Values at step {compared.step} against one parameter at a time; larger values are higher up."

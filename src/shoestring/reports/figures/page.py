@@ -32,7 +32,9 @@ from shoestring.reports.figures.predicted_and_actual import draw_forecasts
 from shoestring.reports.figures.predicted_curves import draw_expected
 from shoestring.reports.figures.style import follow_reader, read_asset, style_marks
 from shoestring.reports.figures.trial_curves import draw_curves
+from shoestring.reports.figures.trials_table import Cell, Duration, TrialsTable, show_cell
 
+TRIALS = "trials"  # the anchor of the table
 FIGURES: tuple[Callable[[StudyHistory], Figure | None], ...] = (
     draw_budget,
     draw_best,
@@ -53,6 +55,14 @@ FIGURES: tuple[Callable[[StudyHistory], Figure | None], ...] = (
     draw_importance,
 )
 _TIP = re.compile(r'data-tip="([^"]*)"')
+_BEFORE_TRIALS = (
+    "comparison",
+    "replayed",
+    "budget",
+    "best",
+    "curves",
+)  # keys of the figures before the table of trials
+_MAX_OPEN_ROWS = 200  # of the table of trials; without a script, a longer one is shown when the reader opens it
 _TIPS_PLACE = "<!-- tips -->"
 
 
@@ -75,15 +85,24 @@ def write_page(
     figures: Sequence[Figure],
     copies: Sequence[Copyable] = (),
     *,
+    trials: TrialsTable | None = None,
     links: Mapping[str, str] | None = None,
     version: str | None = None,
 ) -> str:
-    """Return the page. `links` maps the names of other pages to addresses; a page with a `version` updates itself."""
+    """Return the page; the table of trials comes after the first figures.
+
+    `links` maps the names of other pages to addresses. A page with a `version` updates itself.
+    """
     style = "\n".join((follow_reader(), style_marks(), read_asset("page.css")))
-    script = read_asset("page.js") + (read_asset("watch.js") if version is not None else "")
+    scripts = ["page.js", *(["trials_table.js"] if trials else []), *(["watch.js"] if version is not None else [])]
+    script = "\n".join(map(read_asset, scripts))
     connect = "connect-src 'self'; " if version is not None else ""
     policy = f"default-src 'none'; {connect}style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
-    anchors = "".join(f'<a href="#{escape(figure.key)}">{_text(figure.title)}</a>' for figure in figures)
+    sections = [(figure.key, figure.title, _section(figure)) for figure in figures]
+    if trials is not None:
+        first = [number for number, figure in enumerate(figures, 1) if figure.key in _BEFORE_TRIALS]
+        sections.insert(max(first, default=0), (TRIALS, "All trials", _trials_section(trials)))
+    anchors = "".join(f'<a href="#{escape(key)}">{_text(title)}</a>' for key, title, _ in sections)
     others = "".join(f'<a href="{escape(address)}">{_text(name)}</a>' for name, address in (links or {}).items())
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -93,7 +112,7 @@ def write_page(
         f'<h1>{_text(title)}</h1><p class="lead">{_text(lead)}</p>',
         f'<nav aria-label="studies">{others}</nav>' if others else "",
         f'<nav aria-label="figures">{anchors}</nav>' if anchors else "",
-        *(_section(figure) for figure in figures),
+        *(section for _, _, section in sections),
         _copies(copies),
         '<p id="state"></p>',
         _TIPS_PLACE,
@@ -163,6 +182,36 @@ def _body(figure: Figure) -> str:
         f'<p>{_text(figure.sentence)}</p><div class="picture" tabindex="0">{figure.svg}</div>'
         f'<details><summary>Show as a table</summary><div class="wide" tabindex="0">{table}</div></details>'
     )
+
+
+def _trials_section(trials: TrialsTable) -> str:
+    """Return the plain table of trials, which is closed if it is long. The script makes it sortable."""
+    heads = []
+    for name in trials.columns:
+        order = "descending" if trials.is_max else "ascending"
+        ranked = f' aria-sort="{order}" data-ranked="{order}"' if name == trials.ranked_by else ""
+        heads.append(f'<th scope="col"{ranked}>{_text(name)}</th>')
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in trials.rows)
+    is_open = " open" if len(trials.rows) <= _MAX_OPEN_ROWS else ""
+    return (
+        f'<section id="{TRIALS}" data-example="{escape(printable(_example_condition(trials)))}"><h2>All trials</h2>'
+        f"<p>{_text(trials.sentence)}</p><details{is_open}><summary>Table of {count(len(trials.rows), 'trial')}</summary>"
+        f'<div class="wide" tabindex="0" role="region" aria-label="All trials"><table><thead><tr>{"".join(heads)}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></details></section>"
+    )
+
+
+def _cell(cell: Cell) -> str:
+    value = f' data-v="{cell.seconds:.6g}"' if isinstance(cell, Duration) else ""
+    return f"<td{value}>{escape(show_cell(cell))}</td>"
+
+
+def _example_condition(trials: TrialsTable) -> str:
+    """Return a condition that half of the trials with a value meet."""
+    column = list(trials.columns).index(trials.ranked_by)
+    values = sorted(row[column] for row in trials.rows if isinstance(row[column], int | float))  # type: ignore[type-var]
+    name = f'"{trials.ranked_by}"' if " " in trials.ranked_by else trials.ranked_by
+    return f"{name}<{values[len(values) // 2]:.2g}" if values else "state=complete"
 
 
 def _copies(copies: Sequence[Copyable]) -> str:
