@@ -237,9 +237,12 @@ def insert_report(path: Path, text: str) -> None:
 
 
 def picture(facts: Mapping[str, Any]) -> str:
-    """Draw regret against budget of the methods in the short report, as an SVG file for light and dark."""
-    part = facts["parts"][0]
-    kinds = {name: methods.kind(name, policies.DEFAULT) for name in select_methods(part, facts["reference"])}
-    labels = {name: label(name, "").replace("`", "") for name in kinds}  # the default is marked by its colour
-    drawn = pictures.regret_against_budget(part["means"], part["ranks"]["budgets"], kinds, part["unit"], labels)
-    return wrap_svg(drawn, "mean normalised regret against budget", look="reader", padding=10.0, zoom=1.5)
+    """Draw the regret of our default, of the best method of each tool and of random search, as an SVG file for light and dark."""
+    part, default = facts["parts"][0], policies.DEFAULT
+    chosen = [name for name in select_methods(part, facts["reference"]) if not methods.is_ours(name)]
+    labels = {default: label(default, ""), **{name: label(name, "") for name in (*chosen, "random_search")}}
+    means = {row["budget"]: row["mean"] for row in part["means"] if row["method"] == default}
+    drawn = pictures.regret_with_intervals(
+        means, part["from_default"], {name: text.replace("`", "") for name, text in labels.items()}, part["unit"]
+    )
+    return wrap_svg(drawn, "mean normalised regret at several budgets", look="reader", padding=10.0, zoom=1.5)

@@ -65,6 +65,63 @@ def regret_against_budget(
     return tips_as_titles(str(sheet))
 
 
+def regret_with_intervals(
+    means: Mapping[float, float], differences: Sequence[Mapping[str, Any]], labels: Mapping[str, str], unit: str
+) -> str:
+    """Draw one panel for each budget, one row for each method; the first of `labels` is the method that others are compared with.
+
+    A method is drawn at the mean of the first one plus their difference on the runs that both have, with the interval of this
+    difference: regrets of two tables differ more than those of two methods, so intervals of means would hide the methods.
+    """
+    whole, left, gap, top, foot, columns = 540.0, 150.0, 16.0, 30.0, 34.0, 3
+    first, *others = labels
+    width, height = (whole - left) / columns - gap, top + _ROW * len(labels) + foot
+    count = len(means) + 1  # the panels and the legend
+    sheet = Sheet(whole, height * math.ceil(count / columns), label="mean normalised regret by method and budget")
+    for place, (budget, mean) in enumerate(sorted(means.items())):
+        start, above = left + (place % columns) * (width + gap), height * (place // columns)
+        rows = {row["method"]: row for row in differences if row["budget"] == budget and row["method"] in others}
+        # A difference is the first method minus the other one; the bar is the interval of the other one.
+        ends = {name: (mean - row["high"], mean - row["difference"], mean - row["low"]) for name, row in rows.items()}
+        x = PlotAxis(0.0, max([mean, *(end[2] for end in ends.values())]), start, start + width)
+        bottom = above + top + _ROW * len(labels)
+        sheet.text(start, above + 14, f"budget {budget:g}", "name")
+        for tick, shown in x.labelled_ticks(3):
+            sheet.segment((x(tick), above + top - 6), (x(tick), bottom), "grid")
+            sheet.text(x(tick), bottom + 13, shown, anchor="middle")
+        sheet.segment((x(mean), above + top - 6), (x(mean), bottom), "curve best")
+        for row_number, (name, text) in enumerate(labels.items()):
+            at = above + top + _ROW * (row_number + 0.5)
+            if place % columns == 0:
+                sheet.text(left - 8, at + 3.5, text, "name fill-0" if name == first else "fill-6", "end")
+            if name == first:
+                sheet.dot((x(mean), at), "fill-0", f"{text}: {number(mean)}", 4.0)
+            elif name in ends:
+                low, middle, high = ends[name]
+                tip = f"{text}: {number(middle)} [{number(low)}, {number(high)}]"
+                style = 1 if low > mean or high < mean else 6  # the difference is beyond chance, or may be chance
+                sheet.segment((x(low), at), (x(high), at), f"curve line-{style}", tip)
+                sheet.dot((x(middle), at), f"fill-{style}", tip, 3.0)
+            else:
+                sheet.text(start + width / 2, at + 3.5, "not run", anchor="middle")
+    place = len(means)
+    at_left, at_top = left + (place % columns) * (width + gap), height * (place // columns) + 14
+    sheet.text(at_left, at_top, "regret: left is better", "name")
+    words = [
+        "budgets in full trainings" if unit == "curves" else "1: the time of a training",
+        "bar: 95 % interval of",
+        "the difference from ours",
+    ]
+    for line, text in enumerate(words, 1):
+        sheet.text(at_left, at_top + _ROW * line, text)
+    for line, (style, text) in enumerate(((1, "beyond chance"), (6, "may be chance")), len(words) + 1):
+        at = at_top + _ROW * line
+        sheet.segment((at_left, at - 4), (at_left + 16, at - 4), f"curve line-{style}")
+        sheet.dot((at_left + 8, at - 4), f"fill-{style}", radius=3.0)
+        sheet.text(at_left + 22, at, text)
+    return tips_as_titles(str(sheet))
+
+
 def critical_difference(
     average: Mapping[str, float], critical: float, groups: Sequence[tuple[str, str]], kinds: Mapping[str, str]
 ) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.race import methods
 from benchmarks.race.problems import SUITES
+from shoestring import policies
 
 Run = Mapping[str, Any]
 Cell = tuple[str, str, int]  # source, table, seed
@@ -286,6 +287,7 @@ def summary(runs: Sequence[Run], *, reference: str | None = None, resamples: int
                 "tables": sorted({f"{cell[0]}/{cell[1]}" for cell in grid.cells}),
                 "means": table_of_means(grid, base, draws),
                 "differences": compared,
+                "from_default": differences(grid, policies.DEFAULT, base, draws),
                 "by_source": by_source(grid),
                 "ranks": ranks(grid, chosen),
                 "losses": losses(compared),

@@ -29,6 +29,7 @@ from shoestring.runners.simulated.simulated_runner import SimulatedRunner
 from shoestring.study.study import Study
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # for `benchmarks`
 FOLDER = ROOT / "docs" / "pictures"
 TABLE = ROOT / "benchmarks" / "data" / "fashion_curves" / "resnet_alexnet.npz"  # 49 trained networks
 FIGURES = ("budget", "best", "curves", "timeline", "parallel", "importance")
@@ -56,12 +57,16 @@ def draw() -> dict[str, str]:
     assert compared is not None
     shown = [*(figures[key] for key in FIGURES), compared]
     files = {f"report_{figure.key}.svg": write_svg(figure, "reader") for figure in shown}
-    return {**files, **draw_scale(), f"{SOCIAL}.svg": draw_social_preview(figures["curves"].svg)}
+    return {
+        **files,
+        **draw_scale(),
+        "race.svg": draw_race(),
+        f"{SOCIAL}.svg": draw_social_preview(figures["curves"].svg),
+    }
 
 
 def draw_scale() -> dict[str, str]:
     """Draw the stored measurements of `python -m benchmarks scale`."""
-    sys.path.append(str(ROOT))
     from benchmarks.scale.pictures import draw_growth, draw_utilisation
 
     measured = json.loads((ROOT / "benchmarks" / "scale" / "results" / "scale.json").read_text(encoding="utf-8"))
@@ -69,6 +74,14 @@ def draw_scale() -> dict[str, str]:
         "scale_utilisation.svg": draw_utilisation(measured["runs"]),
         "scale_growth.svg": draw_growth(measured["growth"]),
     }
+
+
+def draw_race() -> str:
+    """Draw the stored results of `python -m benchmarks race`: our default and other tools at several budgets."""
+    from benchmarks.race import digest, results, statistics
+
+    stored = json.loads((ROOT / "benchmarks" / "race" / "results" / "race.json").read_text(encoding="utf-8"))
+    return digest.picture(statistics.summary(results.unpack(stored)))
 
 
 def draw_social_preview(curves: str) -> str:

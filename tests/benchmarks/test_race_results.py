@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -13,7 +14,19 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from benchmarks.race import command, cost, digest, methods, page, problems, results, running, statistics, trained
+from benchmarks.race import (
+    command,
+    cost,
+    digest,
+    methods,
+    page,
+    pictures,
+    problems,
+    results,
+    running,
+    statistics,
+    trained,
+)
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "benchmarks" / "race" / "results" / "race.json"
@@ -245,6 +258,32 @@ def test_the_readmes_and_the_figure_agree_with_the_stored_race(stored: dict[str,
     assert digest.short_report(stored) in (ROOT / "README.md").read_text()
     assert digest.full_report(stored, stored["cost"]) in (ROOT / "benchmarks" / "race" / "README.md").read_text()
     assert (ROOT / "docs" / "pictures" / "race.svg").read_text() == digest.picture(stored)
+
+
+def test_the_picture_shows_our_default_and_other_tools_with_their_intervals(stored: dict[str, Any]) -> None:
+    """A dot is at the mean of the default plus the difference on common runs; its bar is the interval of this difference."""
+    part, svg = stored["parts"][0], digest.picture(stored)
+    labels = {"optuna_tpe_halving": "Optuna, tpe halving", "random_search": "random_search"}
+    means = {row["budget"]: row["mean"] for row in part["means"] if row["method"] == "guided_halving"}
+    assert len(means) >= 5
+    for row in part["from_default"]:
+        if row["method"] in labels:
+            ends = (means[row["budget"]] - row[name] for name in ("difference", "high", "low"))
+            middle, low, high = map(pictures.number, ends)
+            assert f"<title>{labels[row['method']]}: {middle} [{low}, {high}]</title>" in svg
+    assert all(f">{name}, " in svg for name in ("Optuna", "Ray Tune", "SMAC", "DEHB", "NePS", "Syne Tune 0.13"))
+
+
+def test_a_bar_that_does_not_reach_the_default_is_beyond_chance() -> None:
+    rows = [
+        {"method": method, "budget": 5.0, "difference": -0.2, "low": -0.3, "high": high}
+        for method, high in (("worse", -0.1), ("unclear", 0.1))
+    ]
+    labels = {"ours": "ours", "worse": "worse", "unclear": "unclear", "absent": "absent"}
+    svg = pictures.regret_with_intervals({5.0: 0.1}, rows, labels, "curves")
+    style = {name: number for number, name in re.findall(r'<circle class="fill-(\d)"[^>]*><title>(\w+):', svg)}
+    assert style == {"ours": "0", "worse": "1", "unclear": "6"}
+    assert svg.count(">not run<") == 1
 
 
 def test_the_stored_race_is_complete(stored: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shoestring import policies
+
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -46,6 +48,13 @@ def test_every_picture_of_a_report_is_shown_with_an_alternative_text() -> None:
     texts = {Path(place).name: words for page in PAGES for words, place in IMAGE.findall(page.read_text("utf-8"))}
     assert {path.name for path in PICTURES.glob("report_*.svg")} <= set(texts)
     assert all(len(words) > 20 for words in texts.values()), "a picture has no alternative text"
+
+
+def test_the_first_pictures_show_the_default_policy() -> None:
+    """The terminal is recorded from a study and not compared, so nothing else says that it is out of date."""
+    for name in ("terminal.svg", "race.svg"):
+        assert policies.DEFAULT in (PICTURES / name).read_text(encoding="utf-8"), f"{name} shows another policy"
+        assert f"docs/pictures/{name}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_pictures_in_pages_follow_the_colour_scheme_of_the_reader(drawn_pictures: dict[str, str]) -> None:
