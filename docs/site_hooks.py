@@ -9,7 +9,8 @@ import inspect
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,8 @@ ROOT = Path(__file__).parent.parent
 API = "reference/api"
 LIST = "reference/policies/index.md"
 INTEGRATIONS = f"{API}/integrations.md"
+MORE = "more.md"  # the second half of the README
+BEGIN_OF_SECOND_HALF = "## How strictly the budget is kept"
 MODULES = {"policy": shoestring.policy, "testing": shoestring.testing}  # what an author of a policy or a store needs
 ORDER = (  # the order in which a user needs the names; all others follow
     *("tune", "Space", "Float", "Int", "Choice", "Constant", "Budget", "Prices", "Report", "Context"),
@@ -87,6 +90,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     texts = {f"{API}/{name}.md": _name_page(name) for name in shoestring.__all__}
     texts |= {f"{API}/{name}.md": _module_page(module) for name, module in MODULES.items()}
     texts |= {f"{API}/index.md": _names_page(), INTEGRATIONS: _integrations_page(), LIST: _policies_page()}
+    texts[MORE] = f"# Promises, policies, results\n\n{_readme(config)[1]}"
     texts |= {
         _page_of(notebook.relative_to(ROOT / "docs").as_posix()): _notebook_page(notebook) for notebook in NOTEBOOKS
     }
@@ -96,13 +100,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Adapt the links of a page, and put the project's README in front of the first page."""
+    """Adapt the links of a page, and put the first half of the project's README in front of the first page."""
     here = posixpath.dirname(page.file.src_uri)
+    if page.file.src_uri == MORE:
+        return markdown
     markdown = _adapt_links(markdown, f"docs/{here}", here, config.repo_url)
     if page.is_homepage:
-        readme = _adapt_links((ROOT / "README.md").read_text(encoding="utf-8"), "", here, config.repo_url)
-        return f"{readme}\n{markdown.replace('# Documentation', '## All pages', 1)}"
+        return f"{_readme(config)[0]}\n{markdown.replace('# Documentation', '## All pages', 1)}"
     return markdown
+
+
+def _readme(config: MkDocsConfig) -> tuple[str, str]:
+    """Return the two halves of the project's README as pages of the site: as one page it would be too long to read."""
+    text = _adapt_links((ROOT / "README.md").read_text(encoding="utf-8"), "", "", config.repo_url)
+    first, begin, second = text.partition(BEGIN_OF_SECOND_HALF)
+    assert begin, f"the README has no heading {BEGIN_OF_SECOND_HALF!r}"
+    second = begin + second
+
+    def link_other(half: str, other: str, page: str) -> str:
+        for title in re.findall(r"^## (.+)$", other, re.MULTILINE):
+            anchor = re.sub(r"\W+", "-", title.lower()).strip("-")
+            half = half.replace(f"](#{anchor})", f"]({page}#{anchor})")
+        return half
+
+    return link_other(first, second, MORE), link_other(second, first, "README.md")
 
 
 def _adapt_links(markdown: str, folder: str, here: str, repository: str | None) -> str:
@@ -180,12 +201,23 @@ def _tables(text: str) -> str:
 
 
 def _notebook_page(notebook: Path) -> str:
-    """Return a page with the cells of the notebook and a link to download it."""
+    """Return a page with the cells of the notebook, their outputs, and a link to download it."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     frames = {"markdown": "{}", "code": "```python\n{}\n```"}
-    parts = [frames[cell["cell_type"]].format("".join(cell["source"])) for cell in cells]
+    parts = []
+    for cell in cells:
+        parts.append(frames[cell["cell_type"]].format("".join(cell["source"])))
+        parts += [_output(output) for output in cell.get("outputs", ())]
     parts.insert(1, f'<a href="../{notebook.name}" download>Download the notebook</a> and run it cell by cell.')
     return "\n\n".join(parts)
+
+
+def _output(output: Mapping[str, Any]) -> str:
+    """Return the output of a cell as HTML, in one line, because Markdown would read indented lines as code."""
+    data = output.get("data", {"text/plain": output.get("text", "")})
+    if "text/html" in data:
+        return f'<div class="output" tabindex="0">{"".join(data["text/html"]).replace(chr(10), " ")}</div>'
+    return f'```text title="Output"\n{"".join(data["text/plain"]).rstrip()}\n```'
 
 
 def _page_of(path: str) -> str:
@@ -226,10 +258,35 @@ def _policies_page() -> str:
         for name in names:
             idea = _first_line(inspect.getmodule(policies.find_class(name)))
             parts.append(f"### [{name}]({name}.md)\n\n{idea}\n")
-            settings = policies.defaults_of(name)
-            rows = [f"| `{setting}` | `{default!r}` |" for setting, default in settings.items()]
-            parts.append("\n".join(["| setting | default |", "|---|---|", *rows, ""]) if rows else "No settings.\n")
+            rows = [
+                f"| `{setting}` | `{default!r}` | {_meaning(name, setting)} |"
+                for setting, default in policies.defaults_of(name).items()
+            ]
+            head = ["| setting | default | meaning |", "|---|---|---|"]
+            parts.append("\n".join([*head, *rows, ""]) if rows else "No settings.\n")
     return "\n".join(parts)
+
+
+def _meaning(policy: str, setting: str) -> str:
+    """Return what a setting means, from the page of the policy, or of another one that has the setting from the same class."""
+    kinds = policies.find_class(policy).__mro__
+    *_, owner = (kind for kind in kinds if setting in vars(kind).get("__annotations__", {}))
+    relatives = [name for name in policies.REGISTRY if issubclass(policies.find_class(name), owner)]
+    return next(found for name in (policy, *relatives) if (found := _settings_on_page(name).get(setting)))
+
+
+@cache
+def _settings_on_page(policy: str) -> dict[str, str]:
+    """Return the meanings of the settings in the tables of a policy's page."""
+    found: dict[str, str] = {}
+    columns: list[str] = []
+    for line in (ROOT / "docs" / "reference" / "policies" / f"{policy}.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not cells or "meaning" in cells:
+            columns = cells
+        elif "meaning" in columns:
+            found |= dict.fromkeys(re.findall(r"`(\w+)`", cells[0]), cells[columns.index("meaning")])
+    return found
 
 
 def _groups() -> dict[str, list[str]]:

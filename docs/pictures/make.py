@@ -44,7 +44,13 @@ def tune_recorded(policy: str = "sequential_halving", seed: int = 1, workers: in
     """Return the history of a study of 400 epochs on recorded trainings: real curves and costs, in simulated time."""
     table = Table.load(TABLE)
     study = Study.begin(
-        table.space(), "400 epochs", max_steps=table.max_steps, policy=policy, seed=seed, workers=workers
+        table.space(),
+        "400 epochs",
+        max_steps=table.max_steps,
+        policy=policy,
+        seed=seed,
+        workers=workers,
+        metric="validation error",
     )
     study.run(SimulatedRunner(table, workers))
     return read_history(policy, study.ledger)

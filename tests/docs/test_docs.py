@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,22 @@ def test_every_policy_has_a_page_that_names_its_settings(name: str) -> None:
     text = page.read_text()
     for setting in policies.defaults_of(name):
         assert f"`{setting}`" in text, f"{page} does not explain {setting}"
+
+
+def test_the_page_about_installation_has_all_extras() -> None:
+    page = (ROOT / "docs" / "install.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = "".join(line for line in page.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`([a-z]+)`", rows)) == set(project["optional-dependencies"])
+    assert f"Python {project['requires-python'].removeprefix('>=')} or newer" in page
+    for dependency in project["dependencies"]:
+        assert re.match(r"\w+", dependency)[0] in page  # type: ignore[index]
+
+
+def test_the_index_of_how_tos_has_them_all() -> None:
+    folder = ROOT / "docs" / "how-to"
+    linked = set(LINK.findall((folder / "README.md").read_text()))
+    assert linked == {page.name for page in folder.glob("*.md")} - {"README.md"}
 
 
 def test_the_ledger_page_names_every_field() -> None:

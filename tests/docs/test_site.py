@@ -36,8 +36,10 @@ pytest.importorskip("material")
 ROOT = Path(__file__).parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE_PX = 390
+LAPTOP_PX = (1280, 800)
+MAX_SCREENS = 5.6  # of a page, except in the reference
 HARNESS = """<!doctype html><body><script>
-const pages = %s, found = {wide: {}, hits: []};
+const pages = %s, found = {wide: {}, cut: {}, height: {}, hits: []};
 const wait = ms => new Promise(done => setTimeout(done, ms));
 async function open(page, width) {
   const frame = document.createElement("iframe");
@@ -53,6 +55,11 @@ async function open(page, width) {
   for (const page of pages) {
     const frame = await open(page, %d);
     found.wide[page] = frame.contentDocument.documentElement.scrollWidth;
+    frame.style.width = "%dpx";
+    await wait(50);
+    const seen = frame.contentDocument;
+    found.cut[page] = [...seen.querySelectorAll("pre, pre code")].filter(code => code.scrollWidth > code.clientWidth + 1).length;
+    found.height[page] = seen.querySelector(".md-content").offsetHeight;
     frame.remove();
   }
   const seen = (await open("?q=BudgetSearchCV", 1200)).contentDocument;
@@ -153,13 +160,15 @@ def parameter_entries(docstring: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", policies.REGISTRY)
-def test_every_policy_has_a_page_and_its_settings_are_listed(site: Path, name: str) -> None:
+def test_every_policy_has_a_page_and_its_settings_are_listed_with_their_meaning(site: Path, name: str) -> None:
     assert (site / "reference" / "policies" / name / "index.html").exists()
     listed = (site / "reference" / "policies" / "index.html").read_text(encoding="utf-8")
     _, _, after = listed.partition(f'id="{name}"')
     of_this_policy = after.partition("<h3")[0]
-    for setting in policies.defaults_of(name):
-        assert f"<code>{setting}</code>" in of_this_policy
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in of_this_policy.split("<tr>")]
+    meanings = {cells[0]: re.sub(r"<[^>]+>", "", cells[2]) for cells in rows if len(cells) == 3}
+    assert set(meanings) == {f"<code>{setting}</code>" for setting in policies.defaults_of(name)}
+    assert all(len(meaning) > 5 for meaning in meanings.values()), meanings
 
 
 def test_the_first_page_begins_as_the_readme_does(site: Path) -> None:
@@ -200,7 +209,7 @@ def measured(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
     pages = [page.parent.relative_to(site).as_posix() + "/" for page in site.rglob("index.html")]
-    (site / "harness.html").write_text(HARNESS % (json.dumps(pages), PHONE_PX))
+    (site / "harness.html").write_text(HARNESS % (json.dumps(pages), PHONE_PX, LAPTOP_PX[0]))
     found: dict[str, Any] = {}
     arrived = threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=site, found=found, arrived=arrived))
@@ -224,6 +233,42 @@ def measured(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
 def test_no_page_scrolls_sideways_on_a_phone(measured: dict[str, Any]) -> None:
     assert len(measured["wide"]) > 50
     assert {page: wide for page, wide in measured["wide"].items() if wide > PHONE_PX} == {}
+
+
+def test_no_code_is_cut_on_a_laptop(measured: dict[str, Any]) -> None:
+    assert {page: blocks for page, blocks in measured["cut"].items() if blocks} == {}
+
+
+def test_no_page_is_long(measured: dict[str, Any]) -> None:
+    """A page of more than about five screens is split, or what was tried moves to benchmarks/."""
+    screens = {page: round(height / LAPTOP_PX[1], 1) for page, height in measured["height"].items()}
+    assert len(screens) > 50
+    assert {page: n for page, n in screens.items() if n > MAX_SCREENS and not page.startswith("reference/")} == {}
+
+
+def test_the_readme_is_divided_over_two_pages(site: Path) -> None:
+    """As one page it has ten screens."""
+    first, second = (text_of(site / page / "index.html") for page in ("", "more"))
+    titles = re.findall(r"^## (.+)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(titles) >= 5
+    assert [title for title in titles if (title in first) + (title in second) == 0] == []
+    assert "Quick start" in first
+    assert "How strictly the budget is kept" in second
+
+
+def test_the_page_of_the_notebook_has_its_outputs(site: Path) -> None:
+    page = (site / "tutorials" / "notebook" / "index.html").read_text(encoding="utf-8")
+    assert page.count('class="output"') >= 3
+    assert "spent 120 epochs of 120 epochs" in page
+    assert "wrong after" in text_of(site / "tutorials" / "notebook" / "index.html").partition("The model")[2]
+    assert page.count("<svg viewBox") >= 4
+
+
+def test_the_how_tos_have_an_index(site: Path) -> None:
+    links = Links(site / "how-to" / "index.html").targets
+    pages = {page.stem for page in (ROOT / "docs" / "how-to").glob("*.md")} - {"README"}
+    assert len(pages) > 20
+    assert {page for page in pages if f"{page}/" not in links} == set()
 
 
 def test_search_finds_the_page_that_explains_a_word(measured: dict[str, Any]) -> None:

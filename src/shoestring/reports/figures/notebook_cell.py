@@ -28,6 +28,7 @@ _DARK_NOTEBOOKS = (  # JupyterLab, VS Code, Colab, and pages made from notebooks
     "body.vscode-high-contrast",
     "html[theme=dark]",
     "[data-theme=dark]",
+    '[data-md-color-scheme="slate"]',
 )
 _OWN_COLOURS = {  # follow the notebook's text and background
     "ink": "currentColor",
