@@ -354,7 +354,8 @@ class Study:
         Returns
         -------
         dict of str to Importance
-            By parameter: its importance, what chance alone gives, and whether it `is_clear`.
+            By parameter: its importance, what chance alone gives, and whether it `is_clear`. Of more than 200 parameters, the
+            first 200.
 
         Raises
         ------

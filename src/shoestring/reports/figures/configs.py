@@ -37,6 +37,7 @@ _GOOD_SHARE = 1 / 3  # of the trials
 _MAX_BINS = 8
 _DRAWS = 4000  # of which trials are good
 _ERROR_RATE = 0.05  # the probability that a study in which no parameter has an effect names one
+_MAX_MEASURED = 200  # parameters; each takes milliseconds, and a page that follows a study is drawn again and again
 _MAX_BARS = 20
 
 
@@ -197,7 +198,7 @@ def find_importances(history: StudyHistory) -> tuple[ComparedTrials, dict[str, I
     compared = compare_trials(history)
     if compared is None or len(compared.numbers) < MIN_TRIALS_FOR_IMPORTANCE:
         return None
-    names, losses = list(varying_parameters(history.ledger.space)), np.array(compared.losses)
+    names, losses = list(varying_parameters(history.ledger.space))[:_MAX_MEASURED], np.array(compared.losses)
     found = {name: measure_importance(bin_trials(history, compared, name), losses, len(names)) for name in names}
     return compared, dict(sorted(found.items(), key=lambda item: -item[1].importance))
 
