@@ -223,10 +223,10 @@ def measured(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
         [CHROMIUM, *flags, profile, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        pages = 0
+        seen = 0
         while not arrived.wait(240):  # on a busy machine all pages together may take longer
-            assert found.get("pages", 0) > pages, "the browser did not answer"
-            pages = found["pages"]
+            assert found.get("pages", 0) > seen, "the browser did not answer"
+            seen = found["pages"]
         yield found
     finally:
         browser.terminate()
