@@ -10,13 +10,28 @@ import click
 
 from shoestring import __version__
 from shoestring.cli import options
+from shoestring.core.values.arguments import name_as_options
 from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, StoreError, WorkersDied, did_you_mean
 from shoestring.stores.addresses import DEFAULT_STORE
 
 
+class Command(click.Command):
+    """A command that says how a study is named, if a word is too many: it may be meant as the name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True
+        if extra := super().parse_args(ctx, args):
+            has_study = any("--study" in parameter.opts for parameter in self.params)
+            how = "; a study is named with --study NAME" if has_study else ""
+            ctx.fail(f"the word {extra[0]!r} is too many{how}")
+        return extra
+
+
 class Group(click.Group):
     """A group that suggests the command that was probably meant."""
+
+    command_class = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -26,7 +41,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class PassThroughCommand(click.Command):
+class PassThroughCommand(Command):
     """A command that passes everything after `--` to a program, unchanged."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -42,6 +57,7 @@ class PassThroughCommand(click.Command):
 @click.version_option(__version__, prog_name="shoestring")
 def cli() -> None:
     """Tune hyperparameters within a hard budget: the best model you can afford."""
+    click.get_current_context().with_resource(name_as_options())
 
 
 @cli.command(cls=PassThroughCommand, epilog=options.EXIT_CODES)
@@ -131,10 +147,49 @@ def plan(**options: Any) -> None:
 @options.study_options
 @options.json_option
 def status(**options: Any) -> None:
-    """Show a study: the budget, the best result, all trials."""
+    """Show a study: the budget, the best result, all trials.
+
+    If the store has several studies and none is named, list them.
+    """
     from shoestring.cli.show import show_status
 
     show_status(**options)
+
+
+@cli.command("list")
+@options.store_option
+@options.json_option
+def list_studies(**options: Any) -> None:
+    """List the studies of a store."""
+    from shoestring.cli.manage import list_studies
+
+    list_studies(**options)
+
+
+@cli.command()
+@click.argument("new")
+@options.study_options
+@options.json_option
+def rename(**options: Any) -> None:
+    """Give a study the name NEW. Its checkpoints and logs are moved."""
+    from shoestring.cli.manage import rename_study
+
+    rename_study(**options)
+
+
+@cli.command()
+@click.option("--study", "name", required=True, metavar="NAME", help="Name of the study.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.store_option
+@options.json_option
+def delete(**options: Any) -> None:
+    """Delete a study with its checkpoints and logs.
+
+    It says what it would delete, and asks first. A study that is running is not deleted.
+    """
+    from shoestring.cli.manage import delete_study
+
+    delete_study(**options)
 
 
 @cli.command()
@@ -168,7 +223,6 @@ def replay(**options: Any) -> None:
 
 
 @cli.command(epilog=options.EXIT_CODES)
-@click.argument("study", required=False)
 @click.option("--dry-run", is_flag=True, help="Only show the cost.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @options.study_options
@@ -177,7 +231,7 @@ def replay(**options: Any) -> None:
 def retrain(ctx: click.Context, /, **options: Any) -> None:
     """Train the best trial again, for code that cannot save.
 
-    The trial of STUDY is trained up to its best step. The study is not charged.
+    It is trained up to its best step. The study is not charged.
     """
     from shoestring.cli.retrain import retrain_best
 
@@ -201,7 +255,6 @@ def logs(**options: Any) -> None:
 
 
 @cli.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option(
     "-o", "--output", metavar="FILE", help="The page.  [default: report.html, unless --svg or --png is given]"
 )
@@ -228,7 +281,7 @@ def logs(**options: Any) -> None:
     metavar="N",
     help="Show the predictions behind order N; may be repeated.  [default: a few chosen ones]",
 )
-@options.store_option
+@options.studies_options
 @options.json_option
 def report(**options: Any) -> None:
     """Draw studies as one HTML file.
@@ -237,7 +290,7 @@ def report(**options: Any) -> None:
 
     \b
     shoestring report -o report.html
-    shoestring report mine --figure curves --svg figures --dark
+    shoestring report --study mine --figure curves --svg figures --dark
     """
     from shoestring.cli.report import write_report
 
@@ -274,12 +327,12 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("study")
+@click.option("--study", required=True, metavar="NAME", help="Name of the study.")
 @click.option("-o", "--output", required=True, metavar="NEW", help="A store that does not exist yet.")
 @click.option("--store", default=DEFAULT_STORE, show_default=True, help="The damaged store; it is not changed.")
 @options.json_option
 def repair(**options: Any) -> None:
-    """Copy a damaged STUDY up to its last intact entry.
+    """Copy a damaged study up to its last intact entry.
 
     The copy goes to a new store.
     """

@@ -50,7 +50,9 @@ def write_report(
         raise StudyError(f"there is no study in {hide_credentials(store)}: nothing to draw")
     ledgers = {name: Study.open(name, ledger_store).ledger for name in names}
     if orders and len(names) > 1:
-        raise StudyError(f"--order {orders[0]} is for one study: give its name, one of {', '.join(names)}")
+        raise StudyError(
+            f"--order {orders[0]} is for one study: choose it with --study NAME, one of {', '.join(names)}"
+        )
     for ledger in ledgers.values():
         ledger.entries()  # a snapshot reads its entries only here, and this belongs to the loading time
     loaded = time.perf_counter()

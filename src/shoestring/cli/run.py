@@ -246,4 +246,4 @@ def _list_next_commands(study: Study, job: Job, store: str, ending: Ending) -> I
         yield "its configuration changed during training: shoestring.Schedule.of(study.ledger).save(path) saves all of them"
     cost = study.retrain_cost()
     yield f"there is no checkpoint, because the code cannot save; this trains the best trial again, for about {cost}:"
-    yield f"  {shlex.join(['shoestring', 'retrain', study.name, *where])}"
+    yield f"  {shlex.join(['shoestring', 'retrain', '--study', study.name, *where])}"

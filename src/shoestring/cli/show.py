@@ -10,6 +10,7 @@ from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import read_settings
+from shoestring.cli.manage import show_studies
 from shoestring.cli.printing import print_line, print_message, print_rich
 from shoestring.core.ledger.amendments import require_possible
 from shoestring.core.ledger.budget import Budget, parse_duration_s
@@ -25,12 +26,17 @@ from shoestring.errors import BudgetError, StoreError, StudyError
 from shoestring.reports import facts
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.checkpoints.trial_logs import MAX_BYTES, STDERR, STDOUT, log_files, read_log
+from shoestring.stores.addresses import open_store
 from shoestring.study.study import Study
 
 
 def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
-    check_whole("--rows", rows, 1, "the number of trials to show")
-    study = Study.open(name, store)
+    check_whole("rows", rows, 1, "the number of trials to show")
+    opened = open_store(store, must_exist=True)
+    if name is None and len(opened.studies()) > 1:
+        show_studies(opened, store, as_json=as_json)
+        return
+    study = Study.open(name, opened)
     if as_json:
         trials = [facts.trial_facts(trial) for trial in facts.rank_trials(study.ledger)[:rows]]
         orders = [facts.order_facts(o.order) for o in study.ledger.open_orders.values()]

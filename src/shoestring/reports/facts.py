@@ -19,7 +19,7 @@ from shoestring.core.ledger.entries import Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
-from shoestring.core.values.text import printable
+from shoestring.core.values.text import count, printable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MAX_VALUES = 100  # of one configuration, in one line; `--json` has all of them
@@ -54,6 +54,14 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "slow_workers": slow_workers(ledger),
         "cost_by_price": cost_by_price(ledger),
     }
+
+
+def list_entry(name: str, ledger: Ledger) -> dict[str, Any]:
+    """Return the facts about a study in the list of a store's studies."""
+    whole = summary(name, ledger, None)
+    chosen = ("study", "policy", "budget", "unit", "spent", "left", "trials")
+    best = None if ledger.best is None else ledger.best.best_value
+    return {key: whole[key] for key in chosen} | {"best": best}
 
 
 def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> dict[str, Any]:
@@ -145,6 +153,14 @@ def format_config(config: Any) -> str:
     shown = [f"{printable(name)}={format_value(value)}" for name, value in islice(config.items(), _MAX_VALUES)]
     more = len(config) - len(shown)
     return ", ".join([*shown, f"and {more:,} more"] if more else shown)
+
+
+def show_bytes(size: int) -> str:
+    """Return a size as text: 640 bytes, 3.4 MB."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return count(size, "byte")
 
 
 def format_value(value: Any) -> str:

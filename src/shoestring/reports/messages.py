@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core.ledger.budget import show_seconds
+from shoestring.core.ledger.budget import Budget, show_seconds
 from shoestring.core.ledger.entries import Amendment, Note, Order, Receipt
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
@@ -140,6 +141,31 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
         )
     if len(shown) > rows:
         table.add_row("", "", "", "", "", "", Text(f"and {len(shown) - rows} more", "dim"))
+    return table
+
+
+def study_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Return a table of studies; a row holds `facts.list_entry`, or the `error` that the study cannot be read."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column, justify in (
+        ("study", "left"),
+        ("trials", "right"),
+        ("best", "right"),
+        ("spent", "left"),
+        ("policy", "left"),
+    ):
+        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        name = Text(printable(row["study"]), "bold")
+        if error := row.get("error"):
+            table.add_row(name, "", "", Text(f"cannot be read: {error}", "red"))
+            continue
+        budget, best = Budget(row["budget"]), "–" if row["best"] is None else f"{row['best']:.5g}"
+        spent = f"{budget.show(row['spent'])} of {budget.show(budget.total)}"
+        table.add_row(name, str(row["trials"]), best, spent, row["policy"])
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import StoreError
 from shoestring.stores.in_memory import MemoryStore
@@ -42,7 +43,9 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
         return MemoryStore()
     if not isinstance(where, str):
         if isinstance(where, type) or not all(hasattr(where, part) for part in ("load", "append", "lease")):
-            raise StoreError(f"store={where!r} must be an address, such as sqlite:///file.db, or a ledger store")
+            raise StoreError(
+                f"{show_argument('store', where)} must be an address, such as sqlite:///file.db, or a ledger store"
+            )
         return where
     where = _complete(where)
     scheme = where.split("://", 1)[0]

@@ -17,6 +17,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
+from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.checks import is_whole, to_plain
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count
@@ -156,8 +157,8 @@ class Study:
         names = opened_store.studies()
         if name is None:
             if len(names) != 1:
-                has = f"has {len(names)} studies, {', '.join(names)}: name one of them, with name=… or --study NAME"
-                has_none = "has no study: name another store, with store=… or --store"
+                has = f"has {len(names)} studies, {', '.join(names)}: name one of them, with {show_argument('name')}"
+                has_none = f"has no study: name another store, with {show_argument('store')}"
                 raise StudyError(f"{opened_store.where} {has if names else has_none}")
             name = names[0]
         ledger = opened_store.load(checks.check_study_name(name))

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.checks import is_finite, is_number, to_plain
 from shoestring.errors import BudgetError
 
@@ -223,7 +224,7 @@ def read_duration_s(value: str | float | None, what: str) -> float | None:
         return None if value is None else parse_duration_s(value, what)
     seconds = to_plain(value)
     if not (is_number(seconds) and is_finite(seconds)):
-        raise BudgetError(f"{what}={value!r} must be a number of seconds, or text such as '2h' or '90s'")
+        raise BudgetError(f"{show_argument(what, value)} must be a number of seconds, or text such as '2h' or '90s'")
     return float(seconds)
 
 
