@@ -10,9 +10,8 @@ import click
 
 from shoestring import __version__
 from shoestring.cli import options
-from shoestring.core.values.arguments import name_as_options
 from shoestring.core.values.text import printable
-from shoestring.errors import ShoestringError, StoreError, WorkersDied, did_you_mean
+from shoestring.errors import ShoestringError, StoreError, WorkersDied, did_you_mean, name_as_options
 from shoestring.stores.addresses import DEFAULT_STORE
 
 
@@ -57,12 +56,15 @@ class PassThroughCommand(Command):
 @click.version_option(__version__, prog_name="shoestring")
 def cli() -> None:
     """Tune hyperparameters within a hard budget: the best model you can afford."""
-    click.get_current_context().with_resource(name_as_options())
 
 
 @cli.command(cls=PassThroughCommand, epilog=options.EXIT_CODES)
 @click.argument("target", required=False)
-@click.option("--budget", required=True, help='Total of the study: "400 epochs", "2h", "$20 at 2.50/h".')
+@click.option(
+    "--budget",
+    required=True,
+    help='Total of the study: "400 epochs", "2h", "$20 at 2.50/h", or "20 trials" of a function.',
+)
 @options.space_options
 @click.option("--table", metavar="FILE", help="Tune on a recorded table (.npz) in simulated time.")
 @click.option(
@@ -258,8 +260,12 @@ def logs(**options: Any) -> None:
 @click.option(
     "-o", "--output", metavar="FILE", help="The page.  [default: report.html, unless --svg or --png is given]"
 )
-@click.option("--svg", metavar="FOLDER", help="Write each figure to its own SVG file in this folder.")
-@click.option("--png", metavar="FOLDER", help="The same as PNG files; needs pip install 'shoestring[pictures]'.")
+@click.option(
+    "--svg",
+    metavar="PLACE",
+    help="Write each figure to its own SVG file in this folder; to a file.svg, write the one of --figure, else the curves.",
+)
+@click.option("--png", metavar="PLACE", help="The same as PNG files; needs the extra package shoestring[pictures].")
 @click.option(
     "--figure",
     "only",
@@ -301,7 +307,7 @@ def report(**options: Any) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1.  [default: a free one]")
 @options.study_options
 def watch(**options: Any) -> None:
-    """Serve a page that is updated while a study runs."""
+    """Serve a page that is updated while a study runs. It waits for a study that has not begun."""
     from shoestring.cli.report import watch_store
 
     watch_store(**options)
@@ -369,7 +375,8 @@ def export(**options: Any) -> None:
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line; known errors become one line and an exit code."""
     try:
-        code = cli.main(args=args, prog_name="shoestring", standalone_mode=False) or 0
+        with name_as_options():
+            code = cli.main(args=args, prog_name="shoestring", standalone_mode=False) or 0
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

@@ -163,11 +163,18 @@ def show_replay(
         "recorded_steps": replayed.recorded_steps,
         "missing_steps": replayed.missing_steps,
         "missing_share": replayed.missing_share,
+        "can_tell": replayed.can_tell,
     }
     if as_json:
         print_line(dumps(compared))
         return
     show = study.ledger.budget.show
+    steps = replayed.recorded_steps + replayed.missing_steps
+    if not replayed.can_tell:
+        print_line(
+            f"cannot tell whether {chosen.name} would have done better: of the {steps} steps that it would have trained, only "
+            f"{replayed.recorded_steps} ({1 - replayed.missing_share:.0%}) are recorded. As far as the records go:"
+        )
     print_line(
         f"{chosen.name} would have found {_format_value(value)} for {show(replayed.ledger.spent)} in "
         f"{count(len(replayed.ledger.trials), 'trial')}; the study found {_format_value(real)}"
@@ -188,7 +195,6 @@ def show_replay(
             f"it would have trained the best trial of the study, {real_best.number}, to its best step {real_best.best_step}"
         )
     if replayed.missing_steps:
-        steps = replayed.recorded_steps + replayed.missing_steps
         print_line(
             f"caution: {replayed.missing_steps} of the {steps} steps that it would have trained "
             f"({replayed.missing_share:.0%}) are not recorded: "

@@ -19,6 +19,7 @@ from shoestring.core.ledger.entries import Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
+from shoestring.core.values.checks import is_same
 from shoestring.core.values.text import count, printable
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -74,7 +75,37 @@ def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> d
         "config": dict(best.best_config or best.config),
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "metrics": dict(metrics),
+        "steps_left": left[0] if (left := finishing(ledger)) is not None else 0,
+        "cost_to_finish": 0.0 if left is None else left[1],
     }
+
+
+def finishing(ledger: Ledger) -> tuple[int, float] | None:
+    """Return how many steps the best trial is from its end, and what they would cost in the unit of the budget.
+
+    None if it is trained to its end, or cannot be trained further.
+    """
+    best = ledger.best
+    if best is None or not best.can_continue or best.steps >= best.limit:
+        return None
+    steps = best.limit - best.steps
+    is_repeated_free = ledger.budget.unit == "epochs"  # steps that must be repeated cost time, but no epochs
+    return steps, ledger.step_price(best.number) * (steps if is_repeated_free else best.limit - best.resumable_step)
+
+
+def split_parameters(ledger: Ledger) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of the parameters in which trials differ, and the values that are the same in all of several trials."""
+    configs = [trial.config for trial in ledger.trials]
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    if len(configs) < 2:
+        return names, {}
+    first = configs[0]
+    same = {
+        name: first[name]
+        for name in names
+        if name in first and all(name in config and is_same(config[name], first[name]) for config in configs)
+    }
+    return [name for name in names if name not in same], same
 
 
 def trial_facts(trial: Trial) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from typing import Any
 
 from shoestring.core.ledger.budget import read_duration_s
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.checks import check_whole
-from shoestring.errors import RunnerError, did_you_mean
+from shoestring.errors import RunnerError, did_you_mean, show_argument
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.devices import Devices, parse_devices
 from shoestring.runners.ray.cluster import RayCluster

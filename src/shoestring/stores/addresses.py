@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.credentials import hide_credentials
-from shoestring.errors import StoreError
+from shoestring.errors import StoreError, show_argument
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.ledger_store import LedgerStore
 
@@ -53,7 +52,11 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
         raise StoreError(f"the store {hide_credentials(where)!r} must begin with sqlite:/// or postgresql://")
     file = where.removeprefix("sqlite:///").partition("?")[0]
     if must_exist and scheme == "sqlite" and not _exists(Path(file)):
-        raise StoreError(f"there is no store {file!r}: give the address of one that exists (store=, or --store)")
+        from shoestring.stores.nearby import describe_nearby
+
+        nearby = describe_nearby()
+        remedy = f"give one that exists, with {show_argument('store')}"
+        raise StoreError(f"there is no store {file!r}: {remedy}{f' ({nearby})' if nearby else ''}")
     from shoestring.stores.sql import SqlStore
 
     return SqlStore(where)

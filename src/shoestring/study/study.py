@@ -17,11 +17,10 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
-from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.checks import is_whole, to_plain
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count
-from shoestring.errors import MissingExtra, StudyError, did_you_mean, one_line
+from shoestring.errors import MissingExtra, StudyError, did_you_mean, one_line, show_argument
 from shoestring.reports.facts import format_config
 from shoestring.runners.make import count_steps
 from shoestring.runners.ray.cluster import RayCluster
@@ -198,7 +197,8 @@ class Study:
         space : Space or mapping
             The parameters and their ranges.
         budget : str or Budget
-            The total of the study: "400 epochs", "2h" of worker time, or "$20 at 2.50/h" for each worker.
+            The total of the study: "400 epochs", "2h" of worker time, or "$20 at 2.50/h" for each worker; "20 trials" if each
+            trial has one step.
         name : str, optional
             The name of the study in its store.
         store : str or LedgerStore, optional

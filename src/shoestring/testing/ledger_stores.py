@@ -267,14 +267,19 @@ def check_finishing_a_run_changes_no_entry(open_store: OpenStore) -> None:
     assert (read.spent, read.reserved, len(read.orders)) == (ledger.spent, ledger.reserved, len(ledger.orders))
 
 
+def store_two_studies(ours: LedgerStore, theirs: LedgerStore) -> Ledger:
+    """Store the studies "s" and "t" in `ours`, and return the ledger of "s" as `theirs` reads it."""
+    ours.finish_run("s", ours.append("s", None, *entries_of_all_kinds()))
+    ours.append("t", None, an_opening())
+    read = theirs.load("s")
+    assert read is not None
+    return read
+
+
 def check_renaming(open_store: OpenStore) -> None:
     """A renamed study has the same entries, and a process that knows the old name gets an error."""
     ours, theirs = open_store(), open_store()
-    ledger = ours.append("s", None, *entries_of_all_kinds())
-    ours.finish_run("s", ledger)
-    ours.append("t", None, an_opening())
-    old = theirs.load("s")
-    assert old is not None
+    old = store_two_studies(ours, theirs)
     texts = entries_as_text(old)
     expect_refusal(StoreError, lambda: ours.rename("s", "t"))
     expect_refusal(StoreError, lambda: ours.rename("unknown", "u"))
@@ -293,11 +298,7 @@ def check_renaming(open_store: OpenStore) -> None:
 def check_deleting(open_store: OpenStore) -> None:
     """A deleted study is gone, another study of its name can begin, and the other studies stay."""
     ours, theirs = open_store(), open_store()
-    ledger = ours.append("s", None, *entries_of_all_kinds())
-    ours.finish_run("s", ledger)
-    ours.append("t", None, an_opening())
-    old = theirs.load("s")
-    assert old is not None
+    old = store_two_studies(ours, theirs)
     with ours.lease("s"):
         ours.delete("s")
     assert open_store().studies() == ["t"]

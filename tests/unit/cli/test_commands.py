@@ -9,16 +9,17 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from shoestring import Float, Study, tune
+from shoestring import Float, Space, Study, tune
 from shoestring.cli.main import cli, main
-from shoestring.errors import StudyError
+from shoestring.errors import BudgetError, StudyError
+from shoestring.study.simulation import Replay, replay
 
 TRAINING = """
 import itertools
@@ -288,9 +289,28 @@ def test_replay_counts_the_steps_that_are_not_recorded(shoestring: Shoestring) -
     output = shoestring("replay", "--policy", "random_search", *STORE).out
     assert f"caution: {result['missing_steps']} of the" in output
     assert f"({result['missing_share']:.0%})" in output
+    assert result["can_tell"] is (result["missing_share"] <= 0.3)
     shoestring(*run("forgetful", "9 epochs", 1), "--quiet")
     complete = shoestring("replay", "--policy", "random_search", *STORE, "--study", "forgetful")
     assert "caution" not in complete.out
+
+
+@pytest.mark.parametrize(("recorded", "can_tell"), [(7, True), (6, False)])
+def test_a_replay_that_knows_too_little_says_so_first(
+    shoestring: Shoestring, monkeypatch: pytest.MonkeyPatch, recorded: int, can_tell: bool
+) -> None:
+    shoestring(*run("train", "60 epochs", 9), "--quiet")
+
+    def replay_part(*arguments: Any) -> Replay:
+        return replace(replay(*arguments), recorded_steps=recorded, missing_steps=10 - recorded)
+
+    monkeypatch.setattr("shoestring.study.simulation.replay", replay_part)
+    output = shoestring("replay", "--policy", "random_search", *STORE).out
+    beginning = (
+        "cannot tell whether random_search would have done better: of the 10 steps that it would have trained, only 6"
+    )
+    assert output.startswith(beginning) is not can_tell
+    assert shoestring("replay", "--policy", "random_search", *STORE, "--json").json["can_tell"] is can_tell
 
 
 def test_the_best_trial_is_trained_again(shoestring: Shoestring) -> None:
@@ -509,3 +529,56 @@ def test_python_and_the_command_line_name_arguments_in_their_own_way(shoestring:
     assert shoestring(*run("train", steps=7), code=2).err.endswith("start another study, with --study NAME\n")
     with pytest.raises(StudyError, match=r"^workers=0"):  # after a command, messages are Python's again
         Study.begin(space, "9 epochs", workers=0)
+
+
+def test_a_budget_may_be_in_trials_of_a_function(shoestring: Shoestring, tmp_path: Path) -> None:
+    (tmp_path / "code_of_commands.py").write_text("def plain(config):\n    return config['lr']\n\n" + TRAINING)
+    words = ["run", "code_of_commands.py:plain", *SPACE, *STORE]
+    summary = shoestring(*words, "--budget", "6 calls", "--json").json
+    assert (summary["budget"], summary["spent"], summary["trials"]) == ("6 trials", 6, 6)
+    assert "spent 6 trials of 6 trials, left 0 trials" in shoestring("status", *STORE).out
+    assert shoestring("resume", "--budget", "8 trials", *STORE, "--json").json["trials"] == 8
+    refused = shoestring(*run("train", "20 trials"), code=2).err
+    assert 'but a full training has 5 steps: write "100 epochs", which would pay for 20 full trainings' in refused
+    shoestring(*run("train"), "--quiet")
+    for command in ("resume", "replay"):
+        refused = shoestring(command, "--study", "train", "--budget", "30 trials", *STORE, code=2).err
+        assert 'write "150 epochs"' in refused
+    with pytest.raises(BudgetError, match='write "15 epochs"'):
+        Study.begin(Space({"lr": Float(0.1, 1.0)}), "3 trials", max_steps=5)
+
+
+def test_one_file_gets_one_figure(shoestring: Shoestring, tmp_path: Path) -> None:
+    shoestring(*run("train"), "--quiet")
+    assert shoestring("report", "--svg", "all.svg", *STORE, "--json").json["figures"] == ["all.svg"]
+    assert "<title>" in (tmp_path / "all.svg").read_text("utf-8")
+    shoestring("report", "--svg", "folder", "--figure", "curves", "--figure", "best", *STORE)
+    assert (tmp_path / "all.svg").read_text("utf-8") == (tmp_path / "folder" / "curves.svg").read_text("utf-8")
+    shoestring("report", "--svg", "best.SVG", "--figure", "best", *STORE)
+    assert (tmp_path / "best.SVG").read_text("utf-8") == (tmp_path / "folder" / "best.svg").read_text("utf-8")
+    refused = shoestring("report", "--svg", "x.svg", "--figure", "curves", "--figure", "best", *STORE, code=2).err
+    assert "--svg x.svg is one file, for one figure: choose one of " in refused
+    assert not (tmp_path / "x.svg").exists()
+    pytest.importorskip("resvg_py")
+    shoestring("report", "--png", "all.png", *STORE)
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_store_names_those_nearby(
+    shoestring: Shoestring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOESTRING_STUDIES", str(tmp_path / "unnamed"))
+    assert "nearby" not in shoestring("status", code=1).err
+    (tmp_path / "notes.db").write_text("no store")
+    (tmp_path / "out" / "demo").mkdir(parents=True)
+    shoestring(*run("train"), "--store", "out/demo/demo.db", "--quiet")
+    expected = "there is no store 'shoestring.db': give one that exists, with --store … (nearby: out/demo/demo.db)"
+    assert expected in shoestring("status", code=1).err
+    shoestring(*run("train"), "--quiet")
+    monkeypatch.chdir(tmp_path / "out")
+    assert "(nearby: demo/demo.db, ../s.db)" in shoestring("status", code=1).err
+    monkeypatch.chdir(tmp_path / "out" / "demo")
+    study = tune(lambda config: config["lr"], Space({"lr": Float(0.1, 1.0)}), "3 trials", progress=False)
+    found = shoestring("status", code=1).err
+    assert f"(nearby: demo.db; without a name, the newest: {study.store.where})" in found
+    assert Study.open(store=study.store.where).spent == 3

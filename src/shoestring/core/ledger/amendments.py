@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from shoestring.core.ledger.budget import price_of
 from shoestring.core.ledger.entries import Amendment, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.strict_json import dumps
-from shoestring.errors import BudgetError, StudyError
+from shoestring.errors import BudgetError, StudyError, show_argument
 
 
 def find_amendment(ledger: Ledger, name: str, wanted: StudyDefinition, *, seed_given: bool) -> Amendment | None:
@@ -102,6 +101,7 @@ def require_possible(definition: StudyDefinition) -> None:
         raise StudyError(f"{show_argument('workers', definition.workers)} must be a whole number, 1 or more")
     if not isinstance(definition.seed, int) or definition.seed < 0:
         raise StudyError(f"{show_argument('seed', definition.seed)} must be a whole number, 0 or more")
+    definition.budget.require_fit(definition.max_steps, definition.prices.validate_epochs)
     price = 1 + definition.prices.validate_epochs
     if definition.budget.unit == "epochs" and definition.budget.total < price:
         raise BudgetError(

@@ -1,6 +1,7 @@
 """Budgets and prices: what the user can spend, and in which unit.
 
     Budget("400 epochs")                       steps of training, counted exactly
+    Budget("20 trials"), Budget("20 calls")    the same, where the training code is a function that returns one value
     Budget("2h"), Budget("1h 30m"), "90 s"     worker time: two workers for one hour spend two hours
     Budget("$20 at 2.50/h")                    worker time at a rate per worker
     Budget("$20 at 2.50/h per machine")        the rate is for all workers together, shared evenly
@@ -15,13 +16,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.checks import is_finite, is_number, to_plain
-from shoestring.errors import BudgetError
+from shoestring.errors import BudgetError, show_argument
 
 Unit = Literal["epochs", "seconds", "dollars"]
 _NUMBER = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
-_EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?)")
+_EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?|(trials?|calls?))")
 _DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h(?:ou)?r?( +per +machine)?")
 _DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z]) *")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
@@ -49,13 +49,14 @@ def price_of(seconds: float) -> float:
 class Budget:
     """The budget of a whole study.
 
-    `str(budget)` is stored in the ledger; it is the same for equal budgets, such as "120m" and "2h".
+    `str(budget)` is stored in the ledger; it is the same for equal budgets, such as "120m" and "2h", or "9 calls" and "9 trials".
 
     Parameters
     ----------
     text : str or Budget
         For example "400 epochs", "2h", "1h 30m", "90s" or "$20 at 2.50/h". The units of time are d, h, m and s. "2.50/h" is
-        the price of one worker for an hour; with "2.50/h per machine" it is the price of all workers together.
+        the price of one worker for an hour; with "2.50/h per machine" it is the price of all workers together. "20 trials" or
+        "20 calls" is for training code that is a function: it has one step, so this is the same amount as "20 epochs".
 
     Attributes
     ----------
@@ -63,6 +64,8 @@ class Budget:
         What the budget counts.
     total : float
         The amount, in this unit.
+    counts_trials : bool
+        Whether an epoch is called a trial, because each trial has one step.
     usd_per_hour : float or None
         The rate of a budget in dollars.
     per_machine : bool
@@ -74,17 +77,17 @@ class Budget:
         If the text cannot be read, or the amount is not above 0 and finite.
     """
 
-    __slots__ = ("per_machine", "total", "unit", "usd_per_hour")
+    __slots__ = ("counts_trials", "per_machine", "total", "unit", "usd_per_hour")
 
     def __init__(self, text: str | Budget) -> None:
         text = str(text).strip().lower()
         self.usd_per_hour: float | None = None
-        self.per_machine = False
+        self.per_machine = self.counts_trials = False
         self.unit: Unit
         if found := _EPOCHS.fullmatch(text):
-            self.unit, self.total = "epochs", float(found[1])
+            self.unit, self.total, self.counts_trials = "epochs", float(found[1]), bool(found[2])
             if not self.total.is_integer():
-                raise BudgetError(f"the budget {text!r} must be a whole number of epochs; {_EXAMPLES}")
+                raise BudgetError(f"the budget {text!r} must be a whole number of {self._noun}s; {_EXAMPLES}")
         elif found := _DOLLARS.fullmatch(text):
             self.unit, self.total, self.usd_per_hour = "dollars", float(found[1]), float(found[2])
             self.per_machine = bool(found[3])
@@ -98,6 +101,33 @@ class Budget:
             self.unit, self.total = "seconds", parse_duration_s(text, "budget")
         if not (0 < self.total < math.inf):
             raise BudgetError(f"the budget {text!r} must be above 0 and finite; {_EXAMPLES}")
+
+    @property
+    def _noun(self) -> str:
+        return "trial" if self.counts_trials else "epoch"
+
+    def require_fit(self, max_steps: int, validate_epochs: float) -> None:
+        """Raise BudgetError if this budget counts trials, but the price of a trial is not 1.
+
+        Parameters
+        ----------
+        max_steps : int
+            The number of steps of a full training.
+        validate_epochs : float
+            The price of one validation pass, in epochs.
+        """
+        if not self.counts_trials:
+            return
+        if max_steps > 1:
+            raise BudgetError(
+                f"the budget {str(self)!r} is for functions that return one value, but a full training has {max_steps} steps: "
+                f'write "{self.total * max_steps:.0f} epochs", which would pay for {self.total:.0f} full trainings'
+            )
+        if validate_epochs:
+            raise BudgetError(
+                f"the budget {str(self)!r} counts trials, but each also pays {validate_epochs:g} epochs for its "
+                f'validation: write "{self.total:.0f} epochs"'
+            )
 
     def per_second(self, workers: int) -> float:
         """Return what one second of a worker costs in this budget's unit.
@@ -132,12 +162,12 @@ class Budget:
             The amount with its unit.
         """
         if self.unit == "epochs":
-            return f"{amount:g} epoch{'' if amount == 1 else 's'}"
+            return f"{amount:g} {self._noun}{'' if amount == 1 else 's'}"
         return _show_dollars(amount) if self.unit == "dollars" else show_seconds(amount)
 
     def __str__(self) -> str:
         if self.unit == "epochs":
-            return f"{self.total:.0f} epochs"
+            return f"{self.total:.0f} {self._noun}s"
         if self.unit == "seconds":
             return f"{self.total!r}s"
         return f"${self.total!r} at {self.usd_per_hour!r}/h" + (" per machine" if self.per_machine else "")

@@ -21,9 +21,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.text import find_problem_of_name
-from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean
+from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean, show_argument
 
 _MAX_DEPTH = 50  # deepest nesting of lists; a list that contains itself would never end
 

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from shoestring.core.values.arguments import show_argument
-from shoestring.errors import RunnerError
+from shoestring.errors import RunnerError, show_argument
 from shoestring.runners.checkpoints.archive import list_files, pack, remove, remove_empty_folders, unpack
 from shoestring.runners.process.process_group import IS_WINDOWS
 
@@ -289,7 +288,13 @@ class CheckpointStore(CheckpointAccess, Protocol):
         ...
 
     def measure(self) -> tuple[int, int]:
-        """Return how many files the trials have in the store, and their size in bytes."""
+        """Return how many files the trials have in the store, and their size.
+
+        Returns
+        -------
+        int, int
+            The number of files, and their bytes.
+        """
         ...
 
     def delete_all(self) -> None:

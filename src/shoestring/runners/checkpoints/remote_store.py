@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from shoestring.core.values.arguments import show_argument
 from shoestring.core.values.credentials import hide_credentials, is_secret_name
-from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line
+from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line, show_argument
 from shoestring.runners.checkpoints.archive import remove, unpack, write_archive
 from shoestring.runners.checkpoints.checkpoint_store import (
     FolderStore,
