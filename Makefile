@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
+DEMO_BUDGET ?= 30s
 DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
 .PHONY: demo test test-heavy bench race docs build agents clean help
@@ -13,9 +14,12 @@ help: ## list the commands
 
 demo: $(VENV)/demo ## tune a real model for 30 seconds and show the result
 	@rm -rf out/demo && mkdir -p out/demo
-	@$(BIN)/shoestring run $(DEMO) --budget 30s --store out/demo/demo.db
+	@$(BIN)/shoestring run $(DEMO) --budget $(DEMO_BUDGET) --store out/demo/demo.db
 	@echo
 	@$(BIN)/shoestring status --store out/demo/demo.db
+	@$(BIN)/shoestring report --store out/demo/demo.db -o out/demo/report.html > out/demo/report.log
+	@echo
+	@echo "Open out/demo/report.html in a browser: every curve, what the time was spent on, and why."
 
 test: $(VENV)/test ## lint, type checks and all tests without heavy packages; run it before each change
 	$(BIN)/ruff check .
