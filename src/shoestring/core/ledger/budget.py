@@ -216,18 +216,20 @@ class Prices:
         return {"validate_epochs": self.validate_epochs}
 
 
-def parse_duration_s(text: str, what: str = "duration") -> float:
-    """Return the seconds in "2h", "1h 30m", "90s" or "1.5 hours"; a number without a unit is an error."""
+def parse_duration_s(text: str, what: str = "duration", shown: str | None = None) -> float:
+    """Return the seconds in "2h", "1h 30m", "90s" or "1.5 hours"; a number without a unit is an error.
+
+    Messages call it `shown`, or else `what` with the text.
+    """
     text = text.strip().lower()
+    shown = shown or f"the {what} {text!r}"
     position, total = 0, 0.0
     while position < len(text):
         found = _DURATION.match(text, position)
         if not found and re.fullmatch(_NUMBER, text):
-            raise BudgetError(f"the {what} {text!r} cannot be read: the unit is missing: {_name_units(text, what)}")
+            raise BudgetError(f"{shown} cannot be read: the unit is missing: {_name_units(text, what)}")
         if not found:
-            raise BudgetError(
-                f"the {what} {text!r} cannot be read: {_EXAMPLES if what == 'budget' else 'write 2h or 90s'}"
-            )
+            raise BudgetError(f"{shown} cannot be read: {_EXAMPLES if what == 'budget' else 'write 2h or 90s'}")
         total += float(found[1]) * _SECONDS[found[2][0]]
         position = found.end()
     if position == 0:
@@ -251,7 +253,7 @@ def _show_dollars(amount: float) -> str:
 def read_duration_s(value: str | float | None, what: str) -> float | None:
     """Return the seconds that a text or a number means; None stays None."""
     if value is None or isinstance(value, str):
-        return None if value is None else parse_duration_s(value, what)
+        return None if value is None else parse_duration_s(value, what, show_argument(what, value))
     seconds = to_plain(value)
     if not (is_number(seconds) and is_finite(seconds)):
         raise BudgetError(f"{show_argument(what, value)} must be a number of seconds, or text such as '2h' or '90s'")
