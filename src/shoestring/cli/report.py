@@ -278,7 +278,8 @@ def watch_store(store: str, name: str | None, port: int) -> None:
     sys.stdout.flush()  # a script may wait for this line at the other end of a pipe
     if not watched.has(name):
         missing = "a study" if name is None else f"the study {printable(name)!r}"
-        sys.stderr.write(f"waiting for {missing} in {watched.where}; {describe_nearby() or 'it has none yet'}\n")
+        nearby = describe_nearby()
+        sys.stderr.write(f"waiting for {missing} in {watched.where}{f' ({nearby})' if nearby else ''}\n")
     sys.stderr.write("open this address in a browser on this machine; Ctrl-C stops the server\n")
     with contextlib.suppress(KeyboardInterrupt):
         server.serve()

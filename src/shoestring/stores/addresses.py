@@ -52,11 +52,11 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
         raise StoreError(f"the store {hide_credentials(where)!r} must begin with sqlite:/// or postgresql://")
     file = where.removeprefix("sqlite:///").partition("?")[0]
     if must_exist and scheme == "sqlite" and not _exists(Path(file)):
-        from shoestring.stores.nearby import describe_nearby
+        from shoestring.stores.nearby import describe_stores
 
-        nearby = describe_nearby()
+        others = describe_stores()
         remedy = f"give one that exists, with {show_argument('store')}"
-        raise StoreError(f"there is no store {file!r}: {remedy}{f' ({nearby})' if nearby else ''}")
+        raise StoreError(f"there is no store {file!r}: {remedy}{f' ({others})' if others else ''}")
     from shoestring.stores.sql import SqlStore
 
     return SqlStore(where)

@@ -19,13 +19,17 @@ _TABLE = b"CREATE TABLE entries"  # SQLite stores the statements that made its t
 _FIRST_BYTES = 65_536
 
 
-def describe_nearby() -> str:
-    """Return the end of a message about a store that does not exist: the stores nearby; empty if there are none."""
-    here = [os.path.relpath(file) for file in islice(_find(), _MAX_SHOWN)]
+def describe_stores() -> str:
+    """Return the end of a message about a store that does not exist: those that do; empty if none was found."""
     unnamed = [str(file) for file in islice(list_unnamed(), _MAX_UNNAMED)]
-    found = [f"nearby: {', '.join(here)}"] if here else []
-    found += [f"without a name, the newest: {', '.join(unnamed)}"] if unnamed else []
-    return "; ".join(found)
+    newest = f"without a name, the newest: {', '.join(unnamed)}" if unnamed else ""
+    return "; ".join(filter(None, (describe_nearby(), newest)))
+
+
+def describe_nearby() -> str:
+    """Return the stores in and around the present folder; empty if there are none."""
+    here = [os.path.relpath(file) for file in islice(_find(), _MAX_SHOWN)]
+    return f"nearby: {', '.join(here)}" if here else ""
 
 
 def _find() -> Iterator[Path]:

@@ -302,7 +302,7 @@ def test_watch_waits_for_a_store_that_does_not_exist(tmp_path: Path, monkeypatch
     done = CliRunner().invoke(cli, ["watch", "--store", "new.db"])
     assert done.exit_code == 0, done.exception
     assert done.stdout.startswith("http://127.0.0.1:")
-    assert f"waiting for a study in {tmp_path}/new.db; nearby: other.db" in done.stderr
+    assert f"waiting for a study in {tmp_path}/new.db (nearby: other.db)" in done.stderr
     assert not (tmp_path / "new.db").exists()
     seen[0].close()
     watched = WatchedStore("new.db")
