@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any
 
@@ -26,16 +27,16 @@ def show_studies(store: LedgerStore, address: str, *, as_json: bool) -> None:
     """Print one line about each study of a store."""
     rows: list[dict[str, Any]] = []
     for name, found in manage.open_all(store):
-        error = None if isinstance(found, Study) else str(found)
-        rows.append(
-            facts.list_entry(name, found.ledger) if isinstance(found, Study) else {"study": name, "error": error}
-        )
+        if isinstance(found, Study):
+            rows.append(facts.list_entry(name, found.ledger))
+        else:
+            rows.append({"study": name, "error": str(found)})
     if as_json:
         print_line(dumps({"store": store.where, "studies": rows}))
     elif rows:
         print_rich(messages.study_table(rows))
         print_line(
-            f"more about one: {' '.join(['shoestring status --study NAME', *store_words(address, store.where)])}"
+            f"more about one: shoestring status --study NAME {shlex.join(store_words(address, store.where))}".rstrip()
         )
     else:
         print_line(f"{store.where} has no study")
@@ -51,20 +52,20 @@ def rename_study(new: str, name: str | None, store: str, as_json: bool) -> None:
 def delete_study(name: str, store: str, yes: bool, as_json: bool) -> None:
     study = Study.open(name, store)
     manage.require_free(study)
-    found, ledger = manage.measure_files(study), study.ledger
+    (files, size_bytes), ledger = manage.measure_files(study), study.ledger
     what = (
         f"the study {printable(name)!r} in {study.store.where}: {count(len(ledger.trials), 'trial')}, "
         f"{ledger.budget.show(ledger.spent)} spent"
     )
-    if found.files:
-        size = facts.show_bytes(found.size_bytes)
-        what += f"; and its checkpoints and logs: {count(found.files, 'file')}, {size} in {found.where}"
+    if files:
+        size = facts.show_bytes(size_bytes)
+        what += f"; and its checkpoints and logs: {count(files, 'file')}, {size} in {study.checkpoints}"
     if not yes:
         if not sys.stdin.isatty():
             raise StudyError(f"this would delete {what}: add --yes, because there is no terminal on which to ask")
         click.echo(f"this deletes {what}", err=True)
         click.confirm("Delete it? This cannot be undone.", abort=True, err=True)
     manage.delete(study)
-    deleted = {"study": name, "store": study.store.where, "trials": len(ledger.trials)}
-    files = {"checkpoints": str(found.where), "files": found.files, "bytes": found.size_bytes}
-    print_line(dumps(deleted | files) if as_json else f"deleted {what}")
+    deleted: dict[str, Any] = {"study": name, "store": study.store.where, "trials": len(ledger.trials)}
+    deleted |= {"checkpoints": str(study.checkpoints), "files": files, "bytes": size_bytes}
+    print_line(dumps(deleted) if as_json else f"deleted {what}")

@@ -59,10 +59,16 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
 
 def list_entry(name: str, ledger: Ledger) -> dict[str, Any]:
     """Return the facts about a study in the list of a store's studies."""
-    whole = summary(name, ledger, None)
-    chosen = ("study", "policy", "budget", "unit", "spent", "left", "trials")
-    best = None if ledger.best is None else ledger.best.best_value
-    return {key: whole[key] for key in chosen} | {"best": best}
+    return {
+        "study": name,
+        "policy": ledger.state.policy,
+        "budget": str(ledger.budget),
+        "unit": ledger.budget.unit,
+        "spent": ledger.spent,
+        "left": ledger.left,
+        "trials": len(ledger.trials),
+        "best": None if ledger.best is None else ledger.best.best_value,
+    }
 
 
 def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> dict[str, Any]:

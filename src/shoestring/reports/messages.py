@@ -40,7 +40,7 @@ _REASONS = {
 _VALIDATED = {"each": "each step", "last": "the last step", "none": "no step"}
 _HIGH_DECISION_SHARE = 0.25  # of all seconds; above it, a faster policy would do better with the same budget
 _MIN_TRAINING_SHARE = 0.7  # of all seconds; below it, the other costs are named
-_MIN_REPORTED_SHARE = 0.05
+_MIN_REPORTED_SHARE = 0.05  # of all seconds; a smaller cost is not worth a line
 _MIN_DECISION_S, _MIN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
 
 
@@ -167,14 +167,8 @@ def study_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column, justify in (
-        ("study", "left"),
-        ("trials", "right"),
-        ("best", "right"),
-        ("spent", "left"),
-        ("policy", "left"),
-    ):
-        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for column in ("study", "trials", "best", "spent", "policy"):
+        table.add_column(column, justify="right" if column in ("trials", "best") else "left", overflow="fold")
     for row in rows:
         name = Text(printable(row["study"]), "bold")
         if error := row.get("error"):
@@ -264,9 +258,13 @@ def explain_overhead(ledger: Ledger) -> list[str]:
     share = state.training_share
     if share is None or share >= _MIN_TRAINING_SHARE or ledger.budget.unit == "epochs":
         return []
-    others = {kind: s for kind, s in state.by_kind.items() if s >= _MIN_REPORTED_SHARE * state.seconds}
-    kinds = sorted(others.keys() - {"train", "validate"}, key=lambda kind: -others[kind])
-    return [f"{others[kind] / state.seconds:.0%} of it on {_describe_overhead(ledger, kind)}" for kind in kinds[:2]]
+    shares = {kind: s / state.seconds for kind, s in state.by_kind.items() if kind not in ("train", "validate")}
+    largest = sorted(shares, key=lambda kind: -shares[kind])[:2]
+    return [
+        f"{shares[kind]:.0%} of the time went to {_describe_overhead(ledger, kind)}"
+        for kind in largest
+        if shares[kind] >= _MIN_REPORTED_SHARE
+    ]
 
 
 def _describe_overhead(ledger: Ledger, kind: str) -> str:

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from shoestring.core.ledger.entries import Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
@@ -118,9 +118,11 @@ class SqlStore:
                 return loaded
             if ledger.is_consumed:  # another user of this ledger in the same process has appended to it
                 ledger = ledger.fork()
-            # With the last known row, so that a study that was deleted or renamed is noticed.
-            rows = self._read_rows(study, len(ledger) - 1)
-            if not self._read_rows(study, 0, 1) if not rows else rows[0].sum != last_sum:
+            rows = self._read_rows(
+                study, len(ledger) - 1
+            )  # with the last known row: the study may be deleted or renamed
+            is_gone = rows[0].sum != last_sum if rows else not self._read_rows(study, 0, 1)
+            if is_gone:
                 raise miss_study(study, self)
             grown = self._follow(study, ledger, rows[1:])
             if (count := len(grown)) < (stored := len(self._known[study].sums)):
@@ -175,7 +177,7 @@ class SqlStore:
                 renamed.append(row._replace(study=new, sum=previous))
 
             def work(connection: Connection) -> None:
-                connection.execute(delete(LEASES).where(LEASES.c.study == new))  # left by a study that was deleted
+                connection.execute(delete(LEASES).where(LEASES.c.study == new))  # of a study that never began
                 connection.execute(insert(ENTRIES), [row._asdict() for row in renamed])
                 if connection.execute(delete(ENTRIES).where(ENTRIES.c.study == study)).rowcount != len(renamed):
                     raise _conflict(study)
@@ -193,10 +195,14 @@ class SqlStore:
 
     def delete(self, study: str) -> None:
         """Delete a study with all its rows."""
+
+        def work(connection: Connection) -> None:
+            for table in (ENTRIES, SNAPSHOTS, LEASES):
+                connection.execute(delete(table).where(table.c.study == study))
+
         with self._lock:
-            for table in (SNAPSHOTS, LEASES, ENTRIES):
-                if self.database.has_table(table):
-                    self.database.attempt(partial(_delete_rows, table, study))
+            self.database.make_tables()
+            self.database.attempt(work)
             self._known.pop(study, None)
 
     def lease(self, study: str) -> SqlLease:
@@ -392,10 +398,6 @@ def _is_name(study: str) -> bool:
 def _require_name(study: str) -> None:
     if not _is_name(study):
         raise StoreError(f"the study cannot be named {study!r}: a name is one line of printable characters")
-
-
-def _delete_rows(table: Table, study: str, connection: Connection) -> None:
-    connection.execute(delete(table).where(table.c.study == study))
 
 
 def _conflict(study: str) -> Conflict:

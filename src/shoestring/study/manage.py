@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from shoestring.core.values import checks
 from shoestring.errors import ShoestringError, StoreError
@@ -12,15 +10,6 @@ from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, ope
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.journal import locate_checkpoints
 from shoestring.study.study import Study
-
-
-@dataclass(frozen=True)
-class StudyFiles:
-    """The checkpoints and logs of a study."""
-
-    where: Path | str
-    files: int
-    size_bytes: int
 
 
 def open_all(store: LedgerStore) -> Iterator[tuple[str, Study | ShoestringError]]:
@@ -38,9 +27,9 @@ def require_free(study: Study) -> None:
         pass
 
 
-def measure_files(study: Study) -> StudyFiles:
-    """Return how much the checkpoints and logs of a study take."""
-    return StudyFiles(study.checkpoints, *open_checkpoint_store(study.checkpoints).measure())
+def measure_files(study: Study) -> tuple[int, int]:
+    """Return how many files the checkpoints and logs of a study are, and their bytes."""
+    return open_checkpoint_store(study.checkpoints).measure()
 
 
 def delete(study: Study) -> None:

@@ -258,9 +258,11 @@ def make_costly(target: dict[str, str], workers: int = 1, policy: str = "guided_
 def test_little_training_names_the_two_largest_other_costs(target: dict[str, str], workers: int, remedy: str) -> None:
     ledger = make_costly(target, workers, setup=6.0, train=1.0)
     first, second = messages.explain_overhead(ledger)
-    assert first.startswith("75% of it on starting and saving trials (6.0 s for each trial): ")
+    assert first.startswith("75% of the time went to starting and saving trials (6.0 s for each trial): ")
     assert remedy in first
-    assert second.startswith("12% of it on decisions (1.0 s each): choose a faster policy, as with policy='seq")
+    assert second.startswith(
+        "12% of the time went to decisions (1.0 s each): choose a faster policy, as with policy='seq"
+    )
     assert " ".join(first.split()) in " ".join(render(messages.status_report("s", ledger, None)).split())
     with name_as_options():
         assert "--policy sequential_halving" in messages.explain_overhead(ledger)[1]
@@ -272,7 +274,7 @@ def test_a_study_that_mostly_trains_needs_no_advice() -> None:
     assert messages.explain_overhead(make_ledger("100 epochs", thinking_s=9.0)) == []
     assert messages.explain_overhead(Ledger([make_definition("100s")])) == []
     assert messages.explain_overhead(make_costly({}, policy="asha")) == [
-        "100% of it on decisions (1.0 s each): train longer between two reports"
+        "100% of the time went to decisions (1.0 s each): train longer between two reports"
     ]
 
 
