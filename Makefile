@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check -q
+DEMO_BUDGET ?= 30s
 DEMO = examples/digits.py:Digits --space examples/digits.toml --max-steps 40 --seed 1 --checkpoints-at-most 100MB
 
 .PHONY: demo test test-heavy bench race docs build agents clean help
@@ -13,9 +14,12 @@ help: ## list the commands
 
 demo: $(VENV)/demo ## tune a real model for 30 seconds and show the result
 	@rm -rf out/demo && mkdir -p out/demo
-	@$(BIN)/shoestring run $(DEMO) --budget 30s --store out/demo/demo.db
+	@$(BIN)/shoestring run $(DEMO) --budget $(DEMO_BUDGET) --store out/demo/demo.db
 	@echo
 	@$(BIN)/shoestring status --store out/demo/demo.db
+	@$(BIN)/shoestring report --store out/demo/demo.db -o out/demo/report.html > out/demo/report.log
+	@echo
+	@echo "Open out/demo/report.html in a browser: every curve, what the time was spent on, and why."
 
 test: $(VENV)/test ## lint, type checks and all tests without heavy packages; run it before each change
 	$(BIN)/ruff check .
@@ -30,12 +34,14 @@ race: $(VENV)/test ## compare our policies and Optuna on the shipped tables; see
 
 # The first command repeats tests with all their examples and kills; `make test` repeats them only a few times.
 # The other commands run tests that need heavy packages, each group in its own environment. A skipped test is an error here.
+# The last command installs the wheel into an empty environment, and does there what the README shows.
 # tools/heavy.py installs with the pip of the Python that runs it, because a new pip takes half the time.
 test-heavy: $(VENV)/test .venvs/torch/ready .venvs/docs/ready ## all examples and kills, PyTorch, frameworks, the docs site in Chromium; run it before a release
 	$(BIN)/python -m pytest --thorough -m repeated -n auto --dist worksteal
 	.venvs/torch/bin/python -m pytest --all-must-run tests/parity tests/benchmarks -n auto --dist worksteal
 	.venvs/docs/bin/python -m pytest --all-must-run tests/docs/test_site.py
 	.venvs/docs/bin/python tools/heavy.py --all-must-run
+	$(BIN)/python tools/check_wheel.py
 
 # The benchmarks of all speed targets take three minutes. Without --quick each runs longer and also measures other tools.
 bench: $(VENV)/test ## run the quick benchmarks: import, loop, start, decisions, server

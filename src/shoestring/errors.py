@@ -23,9 +23,12 @@ ledger.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -122,6 +125,35 @@ class DamagedStore(StoreError):
     def __init__(self, message: str, last_good: int) -> None:
         super().__init__(message)
         self.last_good = last_good
+
+
+_is_command_line = ContextVar("is_command_line", default=False)
+_OPTIONS = {
+    *("checkpoints", "checkpoints_at_most", "deadline", "devices", "direction", "give_up_after", "gpus", "hung_after"),
+    *("live", "max_steps", "name", "policy", "rows", "runner", "seed", "store", "workers"),
+}
+
+
+@contextmanager
+def name_as_options() -> Iterator[None]:
+    """Name arguments in messages as options of the command line inside this block."""
+    token = _is_command_line.set(True)
+    try:
+        yield
+    finally:
+        _is_command_line.reset(token)
+
+
+def show_argument(name: str, *value: object) -> str:
+    """Return an argument and its value as the user gave it: `max_steps=0`, or on the command line `--max-steps 0`.
+
+    Without a value, return how it is given. What is no option, such as a setting of a policy, has its Python name everywhere.
+    """
+    if not (_is_command_line.get() and name in _OPTIONS):
+        return f"{name}={value[0]!r}" if value else f"{name}=…"
+    option = "--study" if name == "name" else f"--{name.replace('_', '-')}"
+    example = "NAME" if name == "name" else "…"
+    return f"{option} {shlex.quote(str(value[0])) if value else example}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -78,3 +78,24 @@ def test_workflows_make_what_the_makefile_has(place: Path) -> None:
 def test_the_five_papers_can_be_cited() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r'notes: "policy (\w+)"', text) == ["ce_gp_ucb", "bhpt", "bo_bos", "boil", "cost_aware_ei"]
+
+
+def test_the_page_about_systems_says_what_the_workflow_tests() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    (wheel,) = re.findall(r"^  wheel:\n(.*?)(?=^  \w)", workflow, flags=re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "reference" / "systems.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| the wheel in an empty environment")]
+    _, _, linux, macos, windows, _ = row.split("|")
+    (versions,) = re.findall(r"python: \[(.*)\]", wheel)
+    assert "os: [ubuntu-latest]" in wheel
+    assert re.findall(r"3\.\d+", versions)[:: len(versions.split(",")) - 1] == re.findall(r"3\.\d+", linux)
+    for system, cell in (("macos", macos), ("windows", windows)):
+        tested = re.findall(rf'os: {system}-latest, python: "(.*?)"', wheel)
+        assert tested == re.findall(r"3\.\d+", cell), system
+    assert "tools/check_wheel.py" in wheel
+    assert "tools/check_wheel.py" in page
+
+
+def test_the_wheel_is_checked_before_a_release() -> None:
+    (heavy,) = re.findall(r"^test-heavy:.*?\n\n", (ROOT / "Makefile").read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert "tools/check_wheel.py" in heavy

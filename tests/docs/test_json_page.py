@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from shoestring import Study
 from shoestring.cli.main import cli
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json-output.md").read_text()
@@ -47,6 +49,17 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_field_is_explained(command: str, outputs: dict[str, Any]) -> None:
     assert len(outputs[command]) > 4
     assert set(outputs[command]) <= fields_on_page(command)
+
+
+def test_the_fields_about_the_studies_of_a_store_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Study.begin({"x": {"float": [0, 1]}}, "9 epochs", store="shoestring.db")
+    call = partial(CliRunner().invoke, cli)
+    rename, delete = ["rename", "other"], ["delete", "--study", "other", "--yes"]
+    listed, renamed, deleted = (json.loads(call([*words, "--json"]).stdout) for words in (["list"], rename, delete))
+    for fields in (listed, listed["studies"][0], renamed, deleted):
+        assert len(fields) >= 2
+        assert set(fields) <= fields_on_page("rename")
 
 
 def test_the_parts_of_a_best_and_of_a_trial_are_explained(outputs: dict[str, Any]) -> None:

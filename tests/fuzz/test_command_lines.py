@@ -198,6 +198,7 @@ OPTIONS: dict[str, list[str] | None] = {
     "--store": STORES,
     "--study": ["s", "t", "", "no such", "\x00", "a\nb", "x" * 500],
     "--json": None,
+    "--yes": None,
     "--workers": ["0", "-1", "x", "1"],
     "--order": ["0", "3", "-1", "x", "99999999999999999999"],
     "--help": None,
@@ -211,7 +212,10 @@ OWN = {  # the options of each command; a line may also have others
     "status": "--rows --store --study --json",
     "explain": "--store --study --json",
     "replay": "--budget --policy --set --store --study --json",
-    "repair": "-o --store --json",
+    "repair": "--study -o --store --json",
+    "list": "--store --json",
+    "rename": "--study --store --json",
+    "delete": "--study --store --yes --json",
     "policies": "--json",
     "export": "--format --ledger -o --store --study",
     "retrain": "--store --study --json",
@@ -238,8 +242,8 @@ def draw_line(rng: Random) -> list[str]:
         line += [name] if value is None else [name, value]
     if command == "run" and rng.random() < 0.9:
         line.insert(1, _draw_value(rng, TARGETS) or "")
-    elif command in ("explain", "repair", "policies", "logs") and rng.random() < 0.9:
-        good = {"explain": "0", "repair": "s", "policies": "asha", "logs": "0"}[command]
+    elif command in ("explain", "rename", "policies", "logs") and rng.random() < 0.9:
+        good = {"explain": "0", "rename": "s", "policies": "asha", "logs": "0"}[command]
         line.insert(1, rng.choice([good, rng.choice(WORDS)]))
     if command == "run" and rng.random() < 0.03:
         line += ["--", *rng.choice([["true"], ["no-such-program", "{x}"], [""], ["echo", "{y}"]])]

@@ -11,12 +11,26 @@ import click
 from shoestring import __version__
 from shoestring.cli import options
 from shoestring.core.values.text import printable
-from shoestring.errors import ShoestringError, StoreError, WorkersDied, did_you_mean
+from shoestring.errors import ShoestringError, StoreError, WorkersDied, did_you_mean, name_as_options
 from shoestring.stores.addresses import DEFAULT_STORE
+
+
+class Command(click.Command):
+    """A command that says how a study is named, if a word is too many: it may be meant as the name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True
+        if extra := super().parse_args(ctx, args):
+            has_study = any("--study" in parameter.opts for parameter in self.params)
+            how = "; a study is named with --study NAME" if has_study else ""
+            ctx.fail(f"the word {extra[0]!r} is too many{how}")
+        return extra
 
 
 class Group(click.Group):
     """A group that suggests the command that was probably meant."""
+
+    command_class = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -26,7 +40,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class PassThroughCommand(click.Command):
+class PassThroughCommand(Command):
     """A command that passes everything after `--` to a program, unchanged."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -46,7 +60,11 @@ def cli() -> None:
 
 @cli.command(cls=PassThroughCommand, epilog=options.EXIT_CODES)
 @click.argument("target", required=False)
-@click.option("--budget", required=True, help='Total of the study: "400 epochs", "2h", "$20 at 2.50/h".')
+@click.option(
+    "--budget",
+    required=True,
+    help='Total of the study: "400 epochs", "2h", "$20 at 2.50/h", or "20 trials" of a function.',
+)
 @options.space_options
 @click.option("--table", metavar="FILE", help="Tune on a recorded table (.npz) in simulated time.")
 @click.option(
@@ -131,10 +149,49 @@ def plan(**options: Any) -> None:
 @options.study_options
 @options.json_option
 def status(**options: Any) -> None:
-    """Show a study: the budget, the best result, all trials."""
+    """Show a study: the budget, the best result, all trials.
+
+    If the store has several studies and none is named, list them.
+    """
     from shoestring.cli.show import show_status
 
     show_status(**options)
+
+
+@cli.command("list")
+@options.store_option
+@options.json_option
+def list_studies(**options: Any) -> None:
+    """List the studies of a store."""
+    from shoestring.cli.manage import list_studies
+
+    list_studies(**options)
+
+
+@cli.command()
+@click.argument("new")
+@options.study_options
+@options.json_option
+def rename(**options: Any) -> None:
+    """Give a study the name NEW. Its checkpoints and logs are moved."""
+    from shoestring.cli.manage import rename_study
+
+    rename_study(**options)
+
+
+@cli.command()
+@click.option("--study", "name", required=True, metavar="NAME", help="Name of the study.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.store_option
+@options.json_option
+def delete(**options: Any) -> None:
+    """Delete a study with its checkpoints and logs.
+
+    It says what it would delete, and asks first. A study that is running is not deleted.
+    """
+    from shoestring.cli.manage import delete_study
+
+    delete_study(**options)
 
 
 @cli.command()
@@ -168,7 +225,6 @@ def replay(**options: Any) -> None:
 
 
 @cli.command(epilog=options.EXIT_CODES)
-@click.argument("study", required=False)
 @click.option("--dry-run", is_flag=True, help="Only show the cost.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @options.study_options
@@ -177,7 +233,7 @@ def replay(**options: Any) -> None:
 def retrain(ctx: click.Context, /, **options: Any) -> None:
     """Train the best trial again, for code that cannot save.
 
-    The trial of STUDY is trained up to its best step. The study is not charged.
+    It is trained up to its best step. The study is not charged.
     """
     from shoestring.cli.retrain import retrain_best
 
@@ -201,12 +257,15 @@ def logs(**options: Any) -> None:
 
 
 @cli.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option(
     "-o", "--output", metavar="FILE", help="The page.  [default: report.html, unless --svg or --png is given]"
 )
-@click.option("--svg", metavar="FOLDER", help="Write each figure to its own SVG file in this folder.")
-@click.option("--png", metavar="FOLDER", help="The same as PNG files; needs pip install 'shoestring[pictures]'.")
+@click.option(
+    "--svg",
+    metavar="PLACE",
+    help="Write each figure to its own SVG file in this folder; to a file.svg, write the one of --figure, else the curves.",
+)
+@click.option("--png", metavar="PLACE", help="The same as PNG files; needs the extra package shoestring[pictures].")
 @click.option(
     "--figure",
     "only",
@@ -228,7 +287,7 @@ def logs(**options: Any) -> None:
     metavar="N",
     help="Show the predictions behind order N; may be repeated.  [default: a few chosen ones]",
 )
-@options.store_option
+@options.studies_options
 @options.json_option
 def report(**options: Any) -> None:
     """Draw studies as one HTML file.
@@ -237,7 +296,7 @@ def report(**options: Any) -> None:
 
     \b
     shoestring report -o report.html
-    shoestring report mine --figure curves --svg figures --dark
+    shoestring report --study mine --figure curves --svg figures --dark
     """
     from shoestring.cli.report import write_report
 
@@ -248,7 +307,7 @@ def report(**options: Any) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1.  [default: a free one]")
 @options.study_options
 def watch(**options: Any) -> None:
-    """Serve a page that is updated while a study runs."""
+    """Serve a page that is updated while a study runs. It waits for a study that has not begun."""
     from shoestring.cli.report import watch_store
 
     watch_store(**options)
@@ -274,12 +333,12 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("study")
+@click.option("--study", required=True, metavar="NAME", help="Name of the study.")
 @click.option("-o", "--output", required=True, metavar="NEW", help="A store that does not exist yet.")
 @click.option("--store", default=DEFAULT_STORE, show_default=True, help="The damaged store; it is not changed.")
 @options.json_option
 def repair(**options: Any) -> None:
-    """Copy a damaged STUDY up to its last intact entry.
+    """Copy a damaged study up to its last intact entry.
 
     The copy goes to a new store.
     """
@@ -316,7 +375,8 @@ def export(**options: Any) -> None:
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line; known errors become one line and an exit code."""
     try:
-        code = cli.main(args=args, prog_name="shoestring", standalone_mode=False) or 0
+        with name_as_options():
+            code = cli.main(args=args, prog_name="shoestring", standalone_mode=False) or 0
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

@@ -27,8 +27,15 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def study_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option("--study", "name", metavar="NAME", help="Name of the study.")(function)
+    function = click.option(
+        "--study", "name", metavar="NAME", help="Name of the study; needed if the store has several."
+    )(function)
     return store_option(function)
+
+
+def studies_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    text = "Name of a study; may be repeated.  [default: all studies of the store]"
+    return store_option(click.option("--study", "studies", multiple=True, metavar="NAME", help=text)(function))
 
 
 def store_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from shoestring import policies
 from shoestring.cli.printing import print_line, store_words
 from shoestring.core.values.credentials import hide_credentials
 from shoestring.core.values.strict_json import dumps
+from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, StudyError, did_you_mean
 from shoestring.http.access import Access
 from shoestring.http.server import Answer, RequestError, Routes, Server
@@ -29,9 +30,12 @@ from shoestring.reports.figures.static import draw_png, write_file, write_svg
 from shoestring.reports.figures.trials_table import TrialsTable, list_trials
 from shoestring.stores.addresses import open_store
 from shoestring.stores.ledger_store import LedgerStore
+from shoestring.stores.nearby import describe_nearby
 from shoestring.stores.sql import SqlStore
 from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.study import Study
+
+_WHOLE_STUDY = "curves"  # the figure that shows every trial; it is written if one file is named and no figure
 
 
 def write_report(
@@ -54,13 +58,16 @@ def write_report(
         raise StudyError(f"there is no study in {hide_credentials(store)}: nothing to draw")
     ledgers = {name: Study.open(name, ledger_store).ledger for name in names}
     if orders and len(names) > 1:
-        raise StudyError(f"--order {orders[0]} is for one study: give its name, one of {', '.join(names)}")
+        raise StudyError(
+            f"--order {orders[0]} is for one study: choose it with --study NAME, one of {', '.join(names)}"
+        )
     for ledger in ledgers.values():
         ledger.entries()  # a snapshot reads its entries only here, and this belongs to the loading time
     loaded = time.perf_counter()
     read = partial(read_predicted_history, decisions=orders) if len(names) == 1 else read_history
     histories = [read(name, ledger) for name, ledger in ledgers.items()]
     figures = _choose(_draw(histories, compare), only)
+    _require_one(figures, only, {"--svg": svg, "--png": png})
     written = [*_write_figures(figures, svg, "svg", dark), *_write_figures(figures, png, "png", dark)]
     page = output if output is not None or written else "report.html"
     size = sum(path.stat().st_size for path in written)
@@ -89,18 +96,39 @@ def _choose(figures: Sequence[Figure], only: Sequence[str]) -> list[Figure]:
 
 
 def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dark: bool) -> list[Path]:
-    """Write each figure to its own file; figures with a dark background have "-dark" in their names."""
+    """Write each figure to its own file; figures with a dark background have "-dark" in their names.
+
+    If the name of a file is given in place of a folder, write one figure there.
+    """
     if folder is None:
         return []
-    paths = []
+    if _is_file(folder, kind):
+        chosen = next((figure for figure in figures if figure.key == _WHOLE_STUDY), figures[0])
+        return [_write_figure(chosen, Path(folder), dark)]
     write_file(Path(folder))
+    paths = []
     for figure in (one for several in figures for one in (several, *several.others)):
         name = "-".join([figure.key, *figure.choice.split()])  # `choice`: which of several decisions or policies
-        path = Path(folder) / f"{name}{'-dark' if dark else ''}.{kind}"
-        drawn = write_svg(figure, "dark" if dark else "light")
-        write_file(path, draw_png(drawn) if kind == "png" else drawn.encode())
-        paths.append(path)
+        paths.append(_write_figure(figure, Path(folder) / f"{name}{'-dark' if dark else ''}.{kind}", dark))
     return paths
+
+
+def _is_file(place: str, kind: str) -> bool:
+    return Path(place).suffix.lower() == f".{kind}" and not Path(place).is_dir()
+
+
+def _require_one(figures: Sequence[Figure], only: Sequence[str], places: Mapping[str, str | None]) -> None:
+    """Raise an error if several figures are chosen for one file."""
+    for option, place in places.items():
+        if place is not None and _is_file(place, option[2:]) and len(only) > 1:
+            keys = ", ".join(figure.key for figure in figures)
+            raise StudyError(f"{option} {place} is one file, for one figure: choose one of {keys}, or name a folder")
+
+
+def _write_figure(figure: Figure, path: Path, dark: bool) -> Path:
+    drawn = write_svg(figure, "dark" if dark else "light")
+    write_file(path, draw_png(drawn) if path.suffix.lower() == ".png" else drawn.encode())
+    return path
 
 
 def render(
@@ -181,11 +209,21 @@ class WatchedStore:
     """The studies of a store as pages, which are drawn again when there are new entries."""
 
     def __init__(self, store: str) -> None:
-        self._store = open_store(store, must_exist=True)
+        self._store = open_store(store)
         self._where = store_words(store, self._store.where)
         self._studies: dict[str, Study] = {}
         self._pages: dict[str, tuple[tuple[str, str], str]] = {}  # by study: version and order, page
         self.address_of: Callable[[str], str] = str  # returns the address of a study's page; set when the server exists
+
+    @property
+    def where(self) -> str:
+        """The address of the store, without a password."""
+        return self._store.where
+
+    def has(self, name: str | None) -> bool:
+        """Return whether there is a study of this name; without a name, whether there is any."""
+        names = self._store.studies()
+        return bool(names) if name is None else name in names
 
     def version(self, name: str | None) -> str:
         study = self._study(name)
@@ -196,7 +234,13 @@ class WatchedStore:
         study, version = self._study(name), self.version(name)
         if study is None:
             links = {known: self.address_of(known) for known in self._store.studies()}
-            return write_page(self._store.where, "Which study?", [], links=links, version=version)
+            missing = "a study" if name is None else f"the study {name}"
+            lead = (
+                "Which study?"
+                if name is None and links
+                else f"This page waits for {missing}, and shows it when it begins."
+            )
+            return write_page(self._store.where, lead, [], links=links, version=version)
         known = self._pages.get(study.name)
         if known is None or known[0] != (version, order):
             # A copy, because other requests read new entries meanwhile, which consumes the study's own ledger.
@@ -224,7 +268,7 @@ class WatchedStore:
         names = self._store.studies()
         if name is None and len(names) == 1:
             name = names[0]
-        if name is None:
+        if name is None or name not in names:
             return None
         if name not in self._studies:
             self._studies[name] = Study.open(name, self._store)
@@ -239,7 +283,7 @@ def _read_order(text: str) -> tuple[int, ...]:
 
 def watch_store(store: str, name: str | None, port: int) -> None:
     watched = WatchedStore(store)
-    watched.page(name)  # raises an error if the name is wrong
+    watched.page(name)  # raises an error if the store cannot be read
     server = Server(watched.routes(), Access(port=port, allows_token_in_url=True))
 
     def address(study: str | None) -> str:
@@ -248,6 +292,11 @@ def watch_store(store: str, name: str | None, port: int) -> None:
 
     watched.address_of = address
     print_line(address(name))
+    sys.stdout.flush()  # a script may wait for this line at the other end of a pipe
+    if not watched.has(name):
+        missing = "a study" if name is None else f"the study {printable(name)!r}"
+        nearby = describe_nearby()
+        sys.stderr.write(f"waiting for {missing} in {watched.where}{f' ({nearby})' if nearby else ''}\n")
     sys.stderr.write("open this address in a browser on this machine; Ctrl-C stops the server\n")
     with contextlib.suppress(KeyboardInterrupt):
         server.serve()

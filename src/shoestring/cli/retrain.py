@@ -11,15 +11,12 @@ from shoestring.cli.options import DIFFERENT_VALUE, SUCCESS
 from shoestring.cli.printing import print_line
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import printable
-from shoestring.errors import StudyError
 from shoestring.study.study import Study
 
 
-def retrain_best(study: str | None, name: str | None, store: str, dry_run: bool, quiet: bool, as_json: bool) -> int:
+def retrain_best(name: str | None, store: str, dry_run: bool, quiet: bool, as_json: bool) -> int:
     """Print the cost, train, compare the value with the recorded one; return the exit code."""
-    if study is not None and name is not None and study != name:
-        raise StudyError(f"two studies are named, {study!r} and --study {name!r}: name one")
-    stored = Study.open(study or name, store)
+    stored = Study.open(name, store)
     cost, best = stored.retrain_cost(), stored.best
     assert best is not None  # otherwise `retrain_cost` has raised an error
     what = f"trial {best.trial} of {stored.name!r} to step {best.step}"

@@ -214,7 +214,8 @@ def _report_ending(study: Study, job: Job, store: str, ending: Ending, *, as_jso
         print_rich(messages.format_best(study.ledger, study.best_checkpoint), wraps=False)
     sys.stdout.flush()  # before the lines on stderr, which may be the same terminal
     if last_line is not None:
-        for line in (last_line, *_list_next_commands(study, job, store, ending)):
+        lines = (last_line, *messages.explain_overhead(study.ledger), *_list_next_commands(study, job, store, ending))
+        for line in lines:
             sys.stderr.write(printable(line) + "\n")
     if ending.reason == "failing":
         sys.stderr.write(printable(_explain_failure(ending.text), lines=True) + "\n")
@@ -248,4 +249,4 @@ def _list_next_commands(study: Study, job: Job, store: str, ending: Ending) -> I
         yield "its configuration changed during training: shoestring.Schedule.of(study.ledger).save(path) saves all of them"
     cost = study.retrain_cost()
     yield f"there is no checkpoint, because the code cannot save; this trains the best trial again, for about {cost}:"
-    yield f"  {shlex.join(['shoestring', 'retrain', study.name, *where])}"
+    yield f"  {shlex.join(['shoestring', 'retrain', '--study', study.name, *where])}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from shoestring import policies
 from shoestring.cli.job import read_settings
+from shoestring.cli.manage import show_studies
 from shoestring.cli.printing import print_line, print_message, print_rich
 from shoestring.core.ledger.amendments import require_possible
 from shoestring.core.ledger.budget import Budget, parse_duration_s
@@ -25,12 +26,17 @@ from shoestring.errors import BudgetError, StoreError, StudyError
 from shoestring.reports import facts
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.checkpoints.trial_logs import MAX_BYTES, STDERR, STDOUT, log_files, read_log
+from shoestring.stores.addresses import open_store
 from shoestring.study.study import Study
 
 
 def show_status(store: str, name: str | None, rows: int, as_json: bool) -> None:
-    check_whole("--rows", rows, 1, "the number of trials to show")
-    study = Study.open(name, store)
+    check_whole("rows", rows, 1, "the number of trials to show")
+    opened = open_store(store, must_exist=True)
+    if name is None and len(opened.studies()) > 1:
+        show_studies(opened, store, as_json=as_json)
+        return
+    study = Study.open(name, opened)
     if as_json:
         trials = [facts.trial_facts(trial) for trial in facts.rank_trials(study.ledger)[:rows]]
         orders = [facts.order_facts(o.order) for o in study.ledger.open_orders.values()]
@@ -157,11 +163,18 @@ def show_replay(
         "recorded_steps": replayed.recorded_steps,
         "missing_steps": replayed.missing_steps,
         "missing_share": replayed.missing_share,
+        "can_tell": replayed.can_tell,
     }
     if as_json:
         print_line(dumps(compared))
         return
     show = study.ledger.budget.show
+    steps = replayed.recorded_steps + replayed.missing_steps
+    if not replayed.can_tell:
+        print_line(
+            f"cannot tell whether {chosen.name} would have done better: of the {steps} steps that it would have trained, only "
+            f"{replayed.recorded_steps} ({1 - replayed.missing_share:.0%}) are recorded. As far as the records go:"
+        )
     print_line(
         f"{chosen.name} would have found {_format_value(value)} for {show(replayed.ledger.spent)} in "
         f"{count(len(replayed.ledger.trials), 'trial')}; the study found {_format_value(real)}"
@@ -182,7 +195,6 @@ def show_replay(
             f"it would have trained the best trial of the study, {real_best.number}, to its best step {real_best.best_step}"
         )
     if replayed.missing_steps:
-        steps = replayed.recorded_steps + replayed.missing_steps
         print_line(
             f"caution: {replayed.missing_steps} of the {steps} steps that it would have trained "
             f"({replayed.missing_share:.0%}) are not recorded: "

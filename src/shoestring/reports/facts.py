@@ -19,7 +19,8 @@ from shoestring.core.ledger.entries import Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
-from shoestring.core.values.text import printable
+from shoestring.core.values.checks import is_same
+from shoestring.core.values.text import count, printable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MAX_VALUES = 100  # of one configuration, in one line; `--json` has all of them
@@ -57,6 +58,20 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
     }
 
 
+def list_entry(name: str, ledger: Ledger) -> dict[str, Any]:
+    """Return the facts about a study in the list of a store's studies."""
+    return {
+        "study": name,
+        "policy": ledger.state.policy,
+        "budget": str(ledger.budget),
+        "unit": ledger.budget.unit,
+        "spent": ledger.spent,
+        "left": ledger.left,
+        "trials": len(ledger.trials),
+        "best": None if ledger.best is None else ledger.best.best_value,
+    }
+
+
 def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> dict[str, Any]:
     order = best.step_orders[best.best_step - 1]
     metrics = next((r.metrics for r in receipts_of(ledger, order) if r.step == best.best_step), {})
@@ -67,7 +82,37 @@ def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> d
         "config": dict(best.best_config or best.config),
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "metrics": dict(metrics),
+        "steps_left": left[0] if (left := finishing(ledger)) is not None else 0,
+        "cost_to_finish": 0.0 if left is None else left[1],
     }
+
+
+def finishing(ledger: Ledger) -> tuple[int, float] | None:
+    """Return how many steps the best trial is from its end, and what they would cost in the unit of the budget.
+
+    None if it is trained to its end, or cannot be trained further.
+    """
+    best = ledger.best
+    if best is None or not best.can_continue or best.steps >= best.limit:
+        return None
+    steps = best.limit - best.steps
+    is_repeated_free = ledger.budget.unit == "epochs"  # steps that must be repeated cost time, but no epochs
+    return steps, ledger.step_price(best.number) * (steps if is_repeated_free else best.limit - best.resumable_step)
+
+
+def split_parameters(ledger: Ledger) -> tuple[list[str], dict[str, Any]]:
+    """Return the names of the parameters in which trials differ, and the values that are the same in all of several trials."""
+    configs = [trial.config for trial in ledger.trials]
+    names = list(dict.fromkeys(name for config in configs for name in config))
+    if len(configs) < 2:
+        return names, {}
+    first = configs[0]
+    same = {
+        name: first[name]
+        for name in names
+        if name in first and all(name in config and is_same(config[name], first[name]) for config in configs)
+    }
+    return [name for name in names if name not in same], same
 
 
 def trial_facts(trial: Trial) -> dict[str, Any]:
@@ -146,6 +191,14 @@ def format_config(config: Any) -> str:
     shown = [f"{printable(name)}={format_value(value)}" for name, value in islice(config.items(), _MAX_VALUES)]
     more = len(config) - len(shown)
     return ", ".join([*shown, f"and {more:,} more"] if more else shown)
+
+
+def show_bytes(size: int) -> str:
+    """Return a size as text: 640 bytes, 3.4 MB."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return count(size, "byte")
 
 
 def format_value(value: Any) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoestring.core.ledger.budget import show_seconds
+from shoestring.core.ledger.budget import Budget, show_seconds
 from shoestring.core.ledger.entries import Amendment, Note, Order, Receipt
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import ResumeCheck
 from shoestring.core.values.text import count, printable
+from shoestring.errors import show_argument
 from shoestring.reports import facts
 from shoestring.reports.facts import (
     cost_by_price,
@@ -37,6 +39,8 @@ _REASONS = {
 }
 _VALIDATED = {"each": "each step", "last": "the last step", "none": "no step"}
 _HIGH_DECISION_SHARE = 0.25  # of all seconds; above it, a faster policy would do better with the same budget
+_MIN_TRAINING_SHARE = 0.7  # of all seconds; below it, the other costs are named
+_MIN_REPORTED_SHARE = 0.05  # of all seconds; a smaller cost is not worth a line
 _MIN_DECISION_S, _MIN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
 
 
@@ -56,7 +60,8 @@ def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows
         _format_training_share(ledger),
         _format_prices(ledger),
     )
-    problems = [*_failure_lines(ledger), *_slow_lines(ledger)]
+    advice = [Text(line, "yellow") for line in explain_overhead(ledger)]
+    problems = [*advice, *_failure_lines(ledger), *_slow_lines(ledger)]
     return Group(head, format_best(ledger, checkpoint), *problems, trial_table(ledger, rows))
 
 
@@ -112,7 +117,15 @@ def format_best(ledger: Ledger, checkpoint: Path | str | None) -> RenderableType
     line = Text.assemble(
         f"best {metric}", (f"{value:.6g}", "bold green"), f" (trial {best.number}, step {best.best_step})  "
     )
-    line.append(format_config(best.best_config))
+    differing, same = facts.split_parameters(ledger)
+    config = best.best_config
+    line.append(format_config({name: config[name] for name in (*differing, *same) if name in config}))
+    if (left := facts.finishing(ledger)) is not None:
+        steps, cost = left
+        line.append(
+            f"\ntrial {best.number} is trained to step {best.steps} of {best.limit}: "
+            f"the other {count(steps, 'step')} would cost about {ledger.budget.show(cost)}"
+        )
     if checkpoint is not None:
         line.append(f"\ncheckpoint {checkpoint}")
     return line
@@ -120,6 +133,7 @@ def format_best(ledger: Ledger, checkpoint: Path | str | None) -> RenderableType
 
 def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableType:
     """Return a table of the best trials; `live`: a process runs the study now, so trials with an open order are being trained."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
@@ -127,6 +141,7 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
     for column, width in (("trial", 5), ("decision", 8), ("state", 10), ("steps", 5), ("best", 11), ("curve", 12)):
         table.add_column(column, justify="left" if column in ("state", "curve") else "right", width=width)
     table.add_column("configuration", ratio=1, no_wrap=True, overflow="ellipsis")
+    differing, same = facts.split_parameters(ledger)
     trials = rank_trials(ledger)
     running = [trial for trial in trials if trial.open_order is not None]
     shown = running + [trial for trial in trials if trial.open_order is None]
@@ -139,10 +154,32 @@ def trial_table(ledger: Ledger, rows: int, *, live: bool = False) -> RenderableT
             str(trial.steps),
             "–" if value is None else f"{value:.5g}",
             draw_curve(trial),
-            Text(format_config(trial.config), overflow="ellipsis"),
+            Text(format_config({n: trial.config[n] for n in differing if n in trial.config}), overflow="ellipsis"),
         )
     if len(shown) > rows:
         table.add_row("", "", "", "", "", "", Text(f"and {len(shown) - rows} more", "dim"))
+    if not same:
+        return table
+    text = f"the same in all trials, {count(len(same), 'parameter')}: {format_config(same)}"
+    return Group(table, Text(text, "dim", no_wrap=True, overflow="ellipsis"))
+
+
+def study_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Return a table of studies; a row holds `facts.list_entry`, or the `error` that the study cannot be read."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("study", "trials", "best", "spent", "policy"):
+        table.add_column(column, justify="right" if column in ("trials", "best") else "left", overflow="fold")
+    for row in rows:
+        name = Text(printable(row["study"]), "bold")
+        if error := row.get("error"):
+            table.add_row(name, "", "", Text(f"cannot be read: {error}", "red"))
+            continue
+        budget, best = Budget(row["budget"]), "–" if row["best"] is None else f"{row['best']:.5g}"
+        spent = f"{budget.show(row['spent'])} of {budget.show(budget.total)}"
+        table.add_row(name, str(row["trials"]), best, spent, row["policy"])
     return table
 
 
@@ -216,6 +253,56 @@ def _format_training_share(ledger: Ledger) -> str:
     """Return the share of the time that was training, unless the budget counts epochs."""
     share = ledger.state.training_share
     return "" if share is None or ledger.budget.unit == "epochs" else f", {share:.0%} of it on training"
+
+
+def explain_overhead(ledger: Ledger) -> list[str]:
+    """Return lines about the two largest costs beside training, with their remedies, if training has too small a share."""
+    state = ledger.state
+    share = state.training_share
+    if share is None or share >= _MIN_TRAINING_SHARE or ledger.budget.unit == "epochs":
+        return []
+    shares = {kind: s / state.seconds for kind, s in state.by_kind.items() if kind not in ("train", "validate")}
+    largest = sorted(shares, key=lambda kind: -shares[kind])[:2]
+    return [
+        f"{shares[kind]:.0%} of the time went to {_describe_overhead(ledger, kind)}"
+        for kind in largest
+        if shares[kind] >= _MIN_REPORTED_SHARE
+    ]
+
+
+def _describe_overhead(ledger: Ledger, kind: str) -> str:
+    state, seconds = ledger.state, ledger.state.by_kind[kind]
+    match kind:
+        case "setup":
+            each = show_seconds(seconds / max(1, len(state.trials)))
+            return f"starting and saving trials ({each} for each trial): {_remedy_for_setup(ledger)}"
+        case "thinking":
+            faster = f"choose a faster policy, as with {show_argument('policy', 'sequential_halving')}, or "
+            is_fast = state.policy in ("asha", "sequential_halving", "random_search")
+            each = show_seconds(seconds / max(1, len(state.orders)))
+            return f"decisions ({each} each): {'' if is_fast else faster}train longer between two reports"
+        case "repeated":
+            return (
+                "training steps again whose state was lost: let the training code save checkpoints, or keep more trials in "
+                f"memory with {show_argument('live')}"
+            )
+        case "check":
+            return "a check that trials resume exactly, which happens once"
+        case _:
+            return "steps that were interrupted, by a crash or at the end of a run"
+
+
+def _remedy_for_setup(ledger: Ledger) -> str:
+    target, workers = ledger.definition.target, ledger.workers
+    if target.get("kind") == "command":
+        return "the program starts again for each order; let it load less, or write it in Python"
+    if target.get("runner") not in ("process", "ray") and workers == 1 and not target.get("devices"):
+        return "let a trial load less when it begins, such as data that the file may load once, at its import"
+    imports = "each trial is a process of its own that imports the training file"
+    if target.get("runner") == "process" and workers == 1:
+        return f"{imports}; {show_argument('runner', 'local')} trains all of them in one process"
+    one = f"with one worker, {show_argument('runner', 'local')} trains all of them in one process"
+    return f"{imports}; let this file import less, or train longer between two reports; {one}"
 
 
 def _seconds_after_last_step(ledger: Ledger) -> float:

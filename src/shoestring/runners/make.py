@@ -13,7 +13,7 @@ from typing import Any
 from shoestring.core.ledger.budget import read_duration_s
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.checks import check_whole
-from shoestring.errors import RunnerError, did_you_mean
+from shoestring.errors import RunnerError, did_you_mean, show_argument
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.devices import Devices, parse_devices
 from shoestring.runners.ray.cluster import RayCluster
@@ -39,19 +39,23 @@ class RunnerOptions:
         if isinstance(runner, str) and runner not in _NAMES:
             raise RunnerError(f"unknown runner {runner!r}. {did_you_mean(runner, _NAMES)}")
         if not (runner is None or isinstance(runner, str | RayCluster) or is_runner(runner)):
-            raise RunnerError(f"runner={runner!r} must be 'local', 'process', 'ray', RayCluster(…), or a Runner object")
+            raise RunnerError(
+                f"{show_argument('runner', runner)} must be 'local', 'process', 'ray', RayCluster(…), or a Runner object"
+            )
         if devices is not None:
             if runner is not None and runner != "process":
-                instead = "; on Ray, gpus=1 gives each worker its own GPU" if self.is_ray else ""
+                instead = f"; on Ray, {show_argument('gpus', 1)} gives each worker its own GPU" if self.is_ray else ""
                 raise RunnerError(
-                    f"devices={devices!r} are assigned to worker processes: leave the runner out, or use the process runner"
-                    f"{instead}"
+                    f"{show_argument('devices', devices)} is for worker processes: leave {show_argument('runner', runner)} "
+                    f"out, or give {show_argument('runner', 'process')}{instead}"
                 )
             parse_devices(devices)
         if live is not None:
             check_whole("live", live, 1, "the trial in training is one of them", RunnerError)
             if self.is_ray:
-                raise RunnerError(f"live={live} is not for Ray, where each worker keeps its last trial: leave it out")
+                raise RunnerError(
+                    f"{show_argument('live', live)} is not for Ray, where each worker keeps its last trial: leave it out"
+                )
         parse_size_bytes(self.checkpoints_at_most)
         read_duration_s(self.hung_after, "hung_after")
 
@@ -67,7 +71,10 @@ class RunnerOptions:
     def require_workers(self, workers: int) -> None:
         """Raise a RunnerError if this runner cannot have so many workers."""
         if self.runner == "local" and workers != 1:
-            raise RunnerError(f"the local runner has one worker, not {workers}: use the process runner")
+            raise RunnerError(
+                f"the local runner has one worker, not {workers}: leave {show_argument('runner', 'local')} out, or give "
+                f"{show_argument('runner', 'process')}"
+            )
 
 
 def make_runner(options: RunnerOptions, train: Any, checkpoints: Path | str, workers: int) -> Runner:
@@ -109,11 +116,13 @@ def count_steps(train: Any, max_steps: int | None) -> int:
     """Return the number of steps of a full training: 1 for a plain function, otherwise `max_steps`."""
     if shape_of(train) == "function":
         if max_steps not in (None, 1):
-            raise RunnerError(f"max_steps={max_steps} needs a generator or a class: a plain function has one step")
+            raise RunnerError(
+                f"{show_argument('max_steps', max_steps)} needs a generator or a class: a plain function has one step"
+            )
         return 1
     if max_steps is None:
         raise RunnerError(
-            "the number of steps of a full training is missing: give max_steps (--max-steps), as in max_steps=20"
+            f"the number of steps of a full training is missing: give it, as in {show_argument('max_steps', 20)}"
         )
     return max_steps
 

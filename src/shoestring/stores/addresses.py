@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoestring.core.values.credentials import hide_credentials
-from shoestring.errors import StoreError
+from shoestring.errors import StoreError, show_argument
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.ledger_store import LedgerStore
 
@@ -42,7 +42,9 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
         return MemoryStore()
     if not isinstance(where, str):
         if isinstance(where, type) or not all(hasattr(where, part) for part in ("load", "append", "lease")):
-            raise StoreError(f"store={where!r} must be an address, such as sqlite:///file.db, or a ledger store")
+            raise StoreError(
+                f"{show_argument('store', where)} must be an address, such as sqlite:///file.db, or a ledger store"
+            )
         return where
     where = _complete(where)
     scheme = where.split("://", 1)[0]
@@ -50,7 +52,11 @@ def open_store(where: str | LedgerStore | None, *, must_exist: bool = False) -> 
         raise StoreError(f"the store {hide_credentials(where)!r} must begin with sqlite:/// or postgresql://")
     file = where.removeprefix("sqlite:///").partition("?")[0]
     if must_exist and scheme == "sqlite" and not _exists(Path(file)):
-        raise StoreError(f"there is no store {file!r}: give the address of one that exists (store=, or --store)")
+        from shoestring.stores.nearby import describe_stores
+
+        others = describe_stores()
+        remedy = f"give one that exists, with {show_argument('store')}"
+        raise StoreError(f"there is no store {file!r}: {remedy}{f' ({others})' if others else ''}")
     from shoestring.stores.sql import SqlStore
 
     return SqlStore(where)

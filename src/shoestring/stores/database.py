@@ -315,7 +315,7 @@ class Database:
         return kind(f"the store {self.where} failed: {message}: {_REMEDIES.get(code, 'give another store')}")
 
     def _describe_damage(self, found: str) -> DamagedStore:
-        command = shlex.join(["shoestring", "repair", "STUDY", "--store", self.where, "-o", "NEW"])
+        command = shlex.join(["shoestring", "repair", "--study", "NAME", "--store", self.where, "-o", "NEW"])
         return DamagedStore(f"{self.where} is damaged: {found}: `{command}` copies the good entries", -1)
 
 

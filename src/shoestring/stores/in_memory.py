@@ -8,7 +8,7 @@ from types import TracebackType
 from shoestring.core.ledger.entries import Entry
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Conflict, StoreError, StudyInUse
-from shoestring.stores.ledger_store import Heartbeat
+from shoestring.stores.ledger_store import Heartbeat, miss_study, refuse_name
 
 
 class MemoryStore:
@@ -33,6 +33,8 @@ class MemoryStore:
 
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
         """Return the ledger with all entries that others have appended since."""
+        if study not in self._entries:
+            raise miss_study(study, self)
         if ledger.is_consumed:
             ledger = ledger.fork()
         for entry in self._entries[study][len(ledger) :]:
@@ -64,6 +66,16 @@ class MemoryStore:
 
     def finish_run(self, study: str, ledger: Ledger) -> None:
         """Do nothing: a study in memory is not opened again."""
+
+    def rename(self, study: str, new: str) -> None:
+        """Give a study another name."""
+        if study not in self._entries or new in self._entries:
+            raise refuse_name(study, new, self)
+        self._entries = {new if name == study else name: entries for name, entries in self._entries.items()}
+
+    def delete(self, study: str) -> None:
+        """Delete a study with all its entries."""
+        self._entries.pop(study, None)
 
     def lease(self, study: str) -> MemoryLease:
         """Return the lease of this study; raise StudyInUse if another run in this process has it."""

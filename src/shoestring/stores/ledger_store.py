@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 
 from shoestring.core.ledger.entries import Entry
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.errors import StoreError
 
 
 class Lease(Protocol):
@@ -169,6 +170,33 @@ class LedgerStore(Protocol):
         """
         ...
 
+    def rename(self, study: str, new: str) -> None:
+        """Give a study another name; its entries do not change. The caller has its lease, and releases it afterwards.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+        new : str
+            Its new name.
+
+        Raises
+        ------
+        StoreError
+            If there is no such study, or another one has the new name.
+        """
+        ...
+
+    def delete(self, study: str) -> None:
+        """Delete a study with all its entries. The caller has its lease.
+
+        Parameters
+        ----------
+        study : str
+            Name of the study.
+        """
+        ...
+
     def lease(self, study: str) -> Lease:
         """Take the right to run this study.
 
@@ -188,6 +216,22 @@ class LedgerStore(Protocol):
             If a living process has the right; the message names that process.
         """
         ...
+
+
+def miss_study(study: str, store: LedgerStore) -> StoreError:
+    """Return the error about a study that this process has read and that is not in the store any more."""
+    return StoreError(
+        f"the study {study!r} is not in {store.where} any more: it was deleted, renamed, or its file replaced"
+    )
+
+
+def refuse_name(study: str, new: str, store: LedgerStore) -> StoreError:
+    """Return the error about a study that cannot be renamed."""
+    if study not in store.studies():
+        return miss_study(study, store)
+    return StoreError(
+        f"there is a study {new!r} in {store.where} already: choose another name, or delete that one first"
+    )
 
 
 HEARTBEAT_S = 1.0  # a crash is charged for at most this much time beyond the last heartbeat

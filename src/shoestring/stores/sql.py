@@ -5,7 +5,8 @@ entries to the ledger, which checks the rules, and then turns them into rows. `D
 while the database does not answer.
 
 There is one append-only table with the key (study, seq). If two writers want to write entry n, one of them violates the key and
-gets a `Conflict`, so no other lock is needed. A row is never changed after it was written.
+gets a `Conflict`, so no other lock is needed. A row is never changed after it was written, but a whole study may be deleted or
+renamed.
 
 The store remembers the checksum of every row that it has verified. So only the rows that others append are verified, not all rows
 again. A long study is opened from a snapshot (see `snapshots.py`); its earlier rows are read when they are needed.
@@ -21,17 +22,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from shoestring.core.ledger.entries import Entry, Order, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import Conflict, DamagedStore, StoreError
 from shoestring.stores import snapshots
 from shoestring.stores.addresses import PASSWORD_VARIABLE
-from shoestring.stores.database import ENTRIES, LEASES, Database
+from shoestring.stores.database import ENTRIES, LEASES, SNAPSHOTS, Database
 from shoestring.stores.lease import SqlLease
-from shoestring.stores.ledger_store import Heartbeat
-from shoestring.stores.rows import NO_SUM, BadRow, Row, follow, verify, write
+from shoestring.stores.ledger_store import Heartbeat, miss_study, refuse_name
+from shoestring.stores.rows import NO_SUM, BadRow, Row, checksum, follow, verify, write
 from shoestring.stores.snapshots import Snapshot
 
 _ROW = [ENTRIES.c[name] for name in Row._fields]
@@ -120,16 +121,19 @@ class SqlStore:
     def refresh(self, study: str, ledger: Ledger) -> Ledger:
         """Return the ledger with all entries that others have appended since it was read."""
         with self._lock:
-            if self._last_sum(study, len(ledger)) is None:  # the ledger was read through another object
-                loaded = self.load(study)
-                if loaded is None:
-                    raise StoreError(
-                        f"the study {study!r} is not in {self.database.where}: has the file been replaced?"
-                    )
+            if (last_sum := self._last_sum(study, len(ledger))) is None:  # the ledger was read through another object
+                if (loaded := self.load(study)) is None:
+                    raise miss_study(study, self)
                 return loaded
             if ledger.is_consumed:  # another user of this ledger in the same process has appended to it
                 ledger = ledger.fork()
-            grown = self._follow(study, ledger, self._read_rows(study, len(ledger)))
+            rows = self._read_rows(
+                study, len(ledger) - 1
+            )  # with the last known row: the study may be deleted or renamed
+            is_gone = rows[0].sum != last_sum if rows else not self._read_rows(study, 0, 1)
+            if is_gone:
+                raise miss_study(study, self)
+            grown = self._follow(study, ledger, rows[1:])
             if (count := len(grown)) < (stored := len(self._known[study].sums)):
                 raise self._describe_damage(study, count, f"entry {count} is missing, of {stored:,} that were stored")
             return grown
@@ -143,8 +147,7 @@ class SqlStore:
         durable: bool = True,
     ) -> Ledger:
         """Store all of these entries after the last entry of `ledger`, or none; see `LedgerStore.append`."""
-        if not _is_name(study):
-            raise StoreError(f"the study cannot be named {study!r}: a name is one line of printable characters")
+        _require_name(study)
         with self._lock:
             seq, previous = self._find_end(study, ledger)
             at, grown, rows = time.time(), ledger, []
@@ -170,6 +173,46 @@ class SqlStore:
         """Write a snapshot if the study has grown enough, so that it opens quickly next time."""
         with self._lock:
             self._write_due_snapshot(study, ledger, run_ended=True)
+
+    def rename(self, study: str, new: str) -> None:
+        """Give a study another name: its rows are written again, because their checksums include the name."""
+        _require_name(new)
+        with self._lock:
+            if self.load(study) is None:  # or raises an error if the study is damaged
+                raise miss_study(study, self)
+            renamed, previous = [], NO_SUM
+            for row in self._read_rows(study, 0):
+                previous = checksum(previous, new, row.seq, row.kind, row.body, row.at)
+                renamed.append(row._replace(study=new, sum=previous))
+
+            def work(connection: Connection) -> None:
+                connection.execute(delete(LEASES).where(LEASES.c.study == new))  # of a study that never began
+                connection.execute(insert(ENTRIES), [row._asdict() for row in renamed])
+                if connection.execute(delete(ENTRIES).where(ENTRIES.c.study == study)).rowcount != len(renamed):
+                    raise _conflict(study)
+                connection.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.study.in_((study, new))))
+                # The seconds under way of a holder that died are still to be charged.
+                connection.execute(update(LEASES).where(LEASES.c.study == study).values(study=new, holder=""))
+
+            try:
+                self.database.attempt(work)
+            except Conflict:
+                if new in self.studies():
+                    raise refuse_name(study, new, self) from None
+                raise
+            self._known.pop(study, None)
+
+    def delete(self, study: str) -> None:
+        """Delete a study with all its rows."""
+
+        def work(connection: Connection) -> None:
+            for table in (ENTRIES, SNAPSHOTS, LEASES):
+                connection.execute(delete(table).where(table.c.study == study))
+
+        with self._lock:
+            self.database.make_tables()
+            self.database.attempt(work)
+            self._known.pop(study, None)
 
     def lease(self, study: str) -> SqlLease:
         """Return the lease of this study; raise StudyInUse if a living process has it."""
@@ -309,6 +352,8 @@ class SqlStore:
         entries: list[Entry] = []
         with self._lock, _without_collector():
             rows = self._read_rows(snapshot.study, 0, snapshot.seq + 1)
+            if not rows:
+                raise miss_study(snapshot.study, self)
             try:
                 for _, entry in verify(snapshot.study, rows):
                     entries.append(entry)
@@ -336,7 +381,7 @@ class SqlStore:
 
     def _describe_damage(self, study: str, n_good: int, reason: str) -> DamagedStore:
         last_good = f"the last good one is entry {n_good - 1}" if n_good else "none before it is left"
-        command = shlex.join(["shoestring", "repair", study, "--store", self.where, "-o", "NEW"])
+        command = shlex.join(["shoestring", "repair", "--study", study, "--store", self.where, "-o", "NEW"])
         secret = f" with the password in {PASSWORD_VARIABLE}" if self.has_password else ""
         remedy = f"`{command}`{secret} copies all entries up to it" if n_good else "restore the store from a copy"
         text = f"the study {study!r} in {self.database.where} is damaged: {reason}; {last_good}: {remedy}"
@@ -357,6 +402,11 @@ def _without_collector() -> Iterator[None]:
 
 def _is_name(study: str) -> bool:
     return study != "" and study.isprintable()
+
+
+def _require_name(study: str) -> None:
+    if not _is_name(study):
+        raise StoreError(f"the study cannot be named {study!r}: a name is one line of printable characters")
 
 
 def _conflict(study: str) -> Conflict:

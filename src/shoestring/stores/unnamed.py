@@ -60,17 +60,30 @@ def delete_unnamed(file: Path) -> None:
     shutil.rmtree(file.parent, ignore_errors=True)
 
 
+def list_unnamed() -> Iterator[Path]:
+    """Yield the files of these studies, the newest first."""
+    parent = _find_parent()
+    if parent.is_dir() and _is_private(parent):
+        yield from (folder / _FILE for _, folder in sorted(_list_ages(parent)))
+
+
 def is_unnamed(file: Path | None) -> bool:
     """Return whether `make_unnamed_file` made this file."""
     return file is not None and file.name == _FILE and _OURS.fullmatch(file.parent.name) is not None
 
 
-def _make_parent() -> Path:
+def _find_parent() -> Path:
     if given := os.environ.get(FOLDER_VARIABLE):
-        Path(given).mkdir(mode=0o700, parents=True, exist_ok=True)
         return Path(given)
     user = f"-{os.getuid()}" if hasattr(os, "getuid") else ""  # on Windows, each user has a temporary folder
-    folder = Path(tempfile.gettempdir()) / f"shoestring-studies{user}"
+    return Path(tempfile.gettempdir()) / f"shoestring-studies{user}"
+
+
+def _make_parent() -> Path:
+    folder = _find_parent()
+    if os.environ.get(FOLDER_VARIABLE):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     # Where all users share one temporary folder, another user may have made a folder of this name.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from shoestring import policies
 from shoestring.core.deciding.policy import Policy, warn_of_small_budget
+from shoestring.core.ledger.amendments import require_possible
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Note, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
@@ -89,6 +90,9 @@ class RecordedCurves:
         return StepOutcome(None, self._cost_of_failure.get(trial.number, Cost()), failure=trial.failure)
 
 
+_MIN_KNOWN_SHARE = 0.7  # of the steps of a replayed policy; with fewer, what they show may be chance
+
+
 @dataclass(frozen=True)
 class Replay:
     """What another policy reached on the recorded curves, compared with the study itself."""
@@ -106,6 +110,11 @@ class Replay:
     def missing_share(self) -> float:
         """The share of steps without a record among all that the replayed policy ordered."""
         return self.missing_steps / max(1, self.recorded_steps + self.missing_steps)
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether enough of these steps are recorded to compare the policy with the study."""
+        return 1.0 - self.missing_share >= _MIN_KNOWN_SHARE
 
 
 def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Replay:
@@ -131,6 +140,7 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
         policy=policy.name,
         settings=policies.settings_of(policy),
     )
+    require_possible(definition)
     runner = SimulatedRunner(RecordedCurves(ledger), ledger.workers)
     ending = run_in_memory(Ledger([definition]), policy, runner)
     again = next((t for t in ending.ledger.trials if dumps(t.config) == dumps(winner.config)), None)

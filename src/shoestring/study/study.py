@@ -20,7 +20,7 @@ from shoestring.core.values import checks
 from shoestring.core.values.checks import is_whole, to_plain
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count
-from shoestring.errors import MissingExtra, StudyError, did_you_mean, one_line
+from shoestring.errors import MissingExtra, StudyError, did_you_mean, one_line, show_argument
 from shoestring.reports.facts import format_config
 from shoestring.runners.make import count_steps
 from shoestring.runners.ray.cluster import RayCluster
@@ -158,8 +158,8 @@ class Study:
         names = opened_store.studies()
         if name is None:
             if len(names) != 1:
-                has = f"has {len(names)} studies, {', '.join(names)}: name one of them, with name=… or --study NAME"
-                has_none = "has no study: name another store, with store=… or --store"
+                has = f"has {len(names)} studies, {', '.join(names)}: name one of them, with {show_argument('name')}"
+                has_none = f"has no study: name another store, with {show_argument('store')}"
                 raise StudyError(f"{opened_store.where} {has if names else has_none}")
             name = names[0]
         ledger = opened_store.load(checks.check_study_name(name))
@@ -200,7 +200,8 @@ class Study:
         space : Space or mapping
             The parameters and their ranges.
         budget : str or Budget
-            The total of the study: "400 epochs", "2h" of worker time, or "$20 at 2.50/h" for each worker.
+            The total of the study: "400 epochs", "2h" of worker time, or "$20 at 2.50/h" for each worker; "20 trials" if each
+            trial has one step.
         name : str, optional
             The name of the study in its store.
         store : str or LedgerStore, optional

@@ -65,7 +65,8 @@ def tune(
         The parameters and their ranges, or a description of them as a dict.
     budget : str or Budget
         The total of the study: "400 epochs" (one step counts as one epoch), "2h" of worker time (four workers use it up in
-        half an hour), or "$20 at 2.50/h" (an hour of one worker costs 2.50; see `Budget` for a price per machine).
+        half an hour), or "$20 at 2.50/h" (an hour of one worker costs 2.50; see `Budget` for a price per machine). For a plain
+        function also "20 trials" or "20 calls".
     max_steps : int, optional
         The number of steps of a full training. Required, except for a plain function, which has one step.
     direction : {"min", "max", "minimize", "maximize"}, optional

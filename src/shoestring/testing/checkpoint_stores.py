@@ -35,6 +35,7 @@ def check_checkpoint_store_contract(make: MakeCheckpointStore, folder: Path) -> 
     check_bytes_transfer(make, folder)
     check_markers(make)
     check_moving_aside(make)
+    check_moving_and_deleting(make)
 
 
 def check_reading_elsewhere(make: MakeCheckpointStore, folder: Path) -> None:
@@ -120,6 +121,22 @@ def check_moving_aside(make: MakeCheckpointStore) -> None:
     keep_file(driver, 0, 1, "and another's")
     driver.move_aside()
     assert names(make().list()) == {}
+
+
+def check_moving_and_deleting(make: MakeCheckpointStore) -> None:
+    """Everything in a store can be moved to another address, and deleted."""
+    clearings: list[Callable[[CheckpointStore], None]] = [
+        lambda store: store.move(f"{store.where}-moved"),
+        lambda store: store.delete_all(),
+    ]
+    for clear in clearings:
+        keep_file(make(), 0, 1, "weights")
+        files, size_bytes = make().measure()
+        assert files >= 1
+        assert size_bytes >= len("weights")
+        clear(make())
+        assert names(make().list()) == {}
+        assert make().measure() == (0, 0)
 
 
 def write_file(store: CheckpointStore, trial: int, step: int, text: str, attempt: str = "") -> None:

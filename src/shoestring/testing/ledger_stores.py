@@ -267,6 +267,49 @@ def check_finishing_a_run_changes_no_entry(open_store: OpenStore) -> None:
     assert (read.spent, read.reserved, len(read.orders)) == (ledger.spent, ledger.reserved, len(ledger.orders))
 
 
+def store_two_studies(ours: LedgerStore, theirs: LedgerStore) -> Ledger:
+    """Store the studies "s" and "t" in `ours`, and return the ledger of "s" as `theirs` reads it."""
+    ours.finish_run("s", ours.append("s", None, *entries_of_all_kinds()))
+    ours.append("t", None, an_opening())
+    read = theirs.load("s")
+    assert read is not None
+    return read
+
+
+def check_renaming(open_store: OpenStore) -> None:
+    """A renamed study has the same entries, and a process that knows the old name gets an error."""
+    ours, theirs = open_store(), open_store()
+    old = store_two_studies(ours, theirs)
+    texts = entries_as_text(old)
+    expect_refusal(StoreError, lambda: ours.rename("s", "t"))
+    expect_refusal(StoreError, lambda: ours.rename("unknown", "u"))
+    with ours.lease("s"):
+        ours.rename("s", "new name")
+    assert sorted(open_store().studies()) == ["new name", "t"]
+    assert entries_as_text(open_store().load("new name")) == texts
+    assert open_store().load("s") is None
+    assert "'s'" in expect_refusal(StoreError, lambda: theirs.refresh("s", old))
+    with theirs.lease("new name"):
+        renamed = ours.load("new name")
+        assert renamed is not None
+        ours.append("new name", renamed, a_step(2, 1))
+
+
+def check_deleting(open_store: OpenStore) -> None:
+    """A deleted study is gone, another study of its name can begin, and the other studies stay."""
+    ours, theirs = open_store(), open_store()
+    old = store_two_studies(ours, theirs)
+    with ours.lease("s"):
+        ours.delete("s")
+    assert open_store().studies() == ["t"]
+    assert open_store().load("s") is None
+    assert "'s'" in expect_refusal(StoreError, lambda: theirs.refresh("s", old))
+    ours.append("s", None, an_opening("7 epochs"))
+    read = open_store().load("s")
+    assert read is not None
+    assert (len(read), read.budget) == (1, Budget("7 epochs"))
+
+
 LEDGER_STORE_CHECKS: tuple[Callable[[OpenStore], None], ...] = (
     check_entries_are_read_back,
     check_unknown_study_is_none,
@@ -280,4 +323,6 @@ LEDGER_STORE_CHECKS: tuple[Callable[[OpenStore], None], ...] = (
     check_heartbeat_with_an_append,
     check_entries_that_are_not_durable,
     check_finishing_a_run_changes_no_entry,
+    check_renaming,
+    check_deleting,
 )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from shoestring import Float, Study, tune
-from shoestring.cli.main import main
+from shoestring import Float, Space, Study, tune
+from shoestring.cli.main import cli, main
+from shoestring.errors import BudgetError, StudyError
+from shoestring.study.simulation import Replay, replay
 
 TRAINING = """
 import itertools
@@ -253,9 +259,9 @@ def test_a_deadline_of_zero_trains_nothing(shoestring: Shoestring) -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["status", "--rows", "-1", *STORE], "--rows=-1"),
+        (["status", "--rows", "-1", *STORE], "--rows -1"),
         (["plan", "--budget", "1h", "--max-steps", "3", "--step-cost", ""], "step cost"),
-        (["run", "--max-steps", "0", "--budget", "9 epochs", *STORE, *SPACE, "--", "true", "{lr}"], "max_steps=0"),
+        (["run", "--max-steps", "0", "--budget", "9 epochs", *STORE, *SPACE, "--", "true", "{lr}"], "--max-steps 0"),
         (["serve", "--max-steps", "0", "--study", "train", *STORE], "--study NAME alone"),
     ],
 )
@@ -283,29 +289,47 @@ def test_replay_counts_the_steps_that_are_not_recorded(shoestring: Shoestring) -
     output = shoestring("replay", "--policy", "random_search", *STORE).out
     assert f"caution: {result['missing_steps']} of the" in output
     assert f"({result['missing_share']:.0%})" in output
+    assert result["can_tell"] is (result["missing_share"] <= 0.3)
     shoestring(*run("forgetful", "9 epochs", 1), "--quiet")
     complete = shoestring("replay", "--policy", "random_search", *STORE, "--study", "forgetful")
     assert "caution" not in complete.out
+
+
+@pytest.mark.parametrize(("recorded", "can_tell"), [(7, True), (6, False)])
+def test_a_replay_that_knows_too_little_says_so_first(
+    shoestring: Shoestring, monkeypatch: pytest.MonkeyPatch, recorded: int, can_tell: bool
+) -> None:
+    shoestring(*run("train", "60 epochs", 9), "--quiet")
+
+    def replay_part(*arguments: Any) -> Replay:
+        return replace(replay(*arguments), recorded_steps=recorded, missing_steps=10 - recorded)
+
+    monkeypatch.setattr("shoestring.study.simulation.replay", replay_part)
+    output = shoestring("replay", "--policy", "random_search", *STORE).out
+    beginning = (
+        "cannot tell whether random_search would have done better: of the 10 steps that it would have trained, only 6"
+    )
+    assert output.startswith(beginning) is not can_tell
+    assert shoestring("replay", "--policy", "random_search", *STORE, "--json").json["can_tell"] is can_tell
 
 
 def test_the_best_trial_is_trained_again(shoestring: Shoestring) -> None:
     result = shoestring(*run("train", "30 epochs"))
     best = Study.open("train", "s.db").best
     assert best is not None
-    assert f"for about {best.step} epochs:\n  shoestring retrain train --store s.db" in result.err
+    assert f"for about {best.step} epochs:\n  shoestring retrain --study train --store s.db" in result.err
     dry_run = shoestring("retrain", *STORE, "--dry-run")
     assert (
         dry_run.out
         == f"training trial {best.trial} of 'train' to step {best.step} again would cost about {best.step} epochs\n"
     )
     spent = Study.open("train", "s.db").spent
-    result = shoestring("retrain", "train", *STORE, "--json").json
+    result = shoestring("retrain", "--study", "train", *STORE, "--json").json
     assert (result["value"], result["is_same"], result["step"]) == (best.value, True, best.step)
-    result = shoestring("retrain", "--study", "train", *STORE)
+    result = shoestring("retrain", *STORE)
     assert "as recorded" in result.out
     assert f"step {best.step}: " in result.err
     assert Study.open("train", "s.db").spent == spent
-    assert "name one" in shoestring("retrain", "a", "--study", "b", *STORE, code=2).err
 
 
 def test_retraining_to_a_different_value_has_its_own_exit_code(shoestring: Shoestring) -> None:
@@ -343,15 +367,15 @@ def test_a_trial_without_a_log_is_an_error(shoestring: Shoestring) -> None:
 
 def test_a_report_shows_the_chosen_decision(shoestring: Shoestring, tmp_path: Path) -> None:
     shoestring(*run("train", "30 epochs"), "--policy", "bhpt", "--set", "arms=5")
-    result = shoestring("report", "train", "--order", "12", "--compare", "asha", *STORE, "--json").json
+    result = shoestring("report", "--study", "train", "--order", "12", "--compare", "asha", *STORE, "--json").json
     page = (tmp_path / result["report"]).read_text("utf-8")
     assert "Order 12 trained trial" in page
     assert "asha" in page.partition('<section id="replayed">')[2]
-    wrong = shoestring("report", "train", "--order", "77", *STORE, code=2)
+    wrong = shoestring("report", "--study", "train", "--order", "77", *STORE, code=2)
     assert "order 77 in 'train'" in wrong.err
     shoestring(*run("unlucky", "9 epochs"))
     several = shoestring("report", "--order", "1", *STORE, code=2)
-    assert "--order 1 is for one study: give its name, one of train, unlucky" in several.err
+    assert "--order 1 is for one study: choose it with --study NAME, one of train, unlucky" in several.err
 
 
 def test_the_command_line_needs_a_file(shoestring: Shoestring) -> None:
@@ -379,3 +403,182 @@ def test_the_direction_has_an_option(shoestring: Shoestring, words: list[str], d
 def test_two_directions_are_an_error(shoestring: Shoestring) -> None:
     found = shoestring(*run("train", "4 epochs"), "--maximize", "--direction", "min", code=2).err
     assert "--maximize and --direction min contradict each other" in found
+
+
+# the studies of a store ----------------------------------------------------------------------------------------------
+
+
+def test_every_command_names_a_study_with_the_same_option() -> None:
+    named = {name for name, command in cli.commands.items() if any("--study" in one.opts for one in command.params)}
+    assert cli.commands.keys() - named == {"plan", "policies", "list"}  # these are not about one study
+    for command in cli.commands.values():
+        words = [one.name for one in command.params if isinstance(one, click.Argument)]
+        assert "study" not in " ".join(filter(None, words))
+
+
+@pytest.mark.parametrize("command", ["status", "report", "retrain", "watch"])
+def test_a_name_without_its_option_is_explained(shoestring: Shoestring, command: str) -> None:
+    expected = "the word 'train' is too many; a study is named with --study NAME"
+    assert expected in shoestring(command, "train", code=2).err
+
+
+def test_several_studies_are_listed(shoestring: Shoestring) -> None:
+    for name in ("train", "Saving"):
+        shoestring(*run(name), "--quiet")
+    listed = shoestring("list", *STORE)
+    rows = [line.split() for line in listed.out.splitlines()]
+    assert [row[0] for row in rows] == ["study", "train", "Saving", "more"]
+    assert rows[1][3:] == ["20", "epochs", "of", "20", "epochs", "guided_halving"]
+    assert "shoestring status --study NAME --store s.db" in listed.out
+    assert shoestring("status", *STORE).out == listed.out
+    as_json = shoestring("list", *STORE, "--json").json
+    assert [one["study"] for one in as_json["studies"]] == ["train", "Saving"]
+    assert (
+        as_json["studies"][0]["best"]
+        == shoestring("status", "--study", "train", *STORE, "--json").json["best"]["value"]
+    )
+    assert shoestring("status", *STORE, "--json").json == as_json
+    assert (
+        "2 studies, train, Saving: name one of them, with --study NAME"
+        in shoestring("explain", "0", *STORE, code=2).err
+    )
+
+
+def test_a_damaged_study_does_not_hide_the_others(shoestring: Shoestring) -> None:
+    for name in ("train", "Saving"):
+        shoestring(*run(name), "--quiet")
+    with closing(sqlite3.connect("s.db")) as connection, connection:
+        connection.execute("UPDATE entries SET body = '{}' WHERE study = 'train' AND seq = 3")
+    first, second = shoestring("list", *STORE, "--json").json["studies"]
+    assert "is damaged" in first["error"]
+    assert second["spent"] == 20
+    assert "cannot be read" in shoestring("list", *STORE).out
+
+
+def test_a_study_is_renamed_with_its_checkpoints(shoestring: Shoestring, tmp_path: Path) -> None:
+    shoestring(*run("Saving"), "--quiet")
+    before = shoestring("status", *STORE, "--json").json
+    assert "now 'better'" in shoestring("rename", "better", *STORE).out
+    after = shoestring("status", *STORE, "--json").json
+    assert after["study"] == "better"
+    assert Path(after["best"]["checkpoint"]).is_dir()
+    assert [path.name for path in (tmp_path / "s.db.checkpoints").iterdir()] == ["better"]
+    for part in ("spent", "top_trials", "seconds"):
+        assert after[part] == before[part]
+    resumed = shoestring("resume", *STORE, "--budget", "30 epochs", "--json").json
+    shoestring(*run("train"), "--quiet")
+    taken = shoestring("rename", "train", "--study", "better", *STORE, code=1).err
+    assert "there is a study 'train' in" in taken
+    assert Path(resumed["best"]["checkpoint"]).is_dir()
+    assert shoestring("list", *STORE, "--json").json["studies"][0]["spent"] == 30
+
+
+def test_a_study_is_deleted_with_its_files_and_no_other_is(shoestring: Shoestring, tmp_path: Path) -> None:
+    for name in ("train", "Saving"):
+        shoestring(*run(name), "--quiet")
+    shoestring(*run("Saving"), "--study", "other", "--quiet")
+    refused = shoestring("delete", "--study", "Saving", *STORE, code=2).err
+    assert "this would delete the study 'Saving' in " in refused
+    assert "add --yes" in refused
+    assert len(shoestring("list", *STORE, "--json").json["studies"]) == 3
+    deleted = shoestring("delete", "--study", "Saving", "--yes", *STORE, "--json").json
+    assert deleted["checkpoints"] == str(tmp_path / "s.db.checkpoints" / "Saving")
+    assert deleted["trials"] > 0
+    assert [one["study"] for one in shoestring("list", *STORE, "--json").json["studies"]] == ["train", "other"]
+    assert [path.name for path in (tmp_path / "s.db.checkpoints").iterdir()] == ["other"]
+    shoestring("delete", "--yes", *STORE, code=2)  # the study must be named
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_deleting_asks_on_a_terminal(shoestring: Shoestring, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    shoestring(*run("train"), "--quiet")
+    monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
+    output = shoestring("delete", "--study", "train", *STORE, code=0 if answer == "y" else 130)
+    assert "this deletes the study 'train'" in output.err
+    assert len(shoestring("list", *STORE, "--json").json["studies"]) == (0 if answer == "y" else 1)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("words", [["delete", "--yes", "--study", "train"], ["rename", "other"]], ids=" ".join)
+def test_a_study_that_is_running_is_left_alone(shoestring: Shoestring, words: list[str]) -> None:
+    shoestring(*run("train"), "--quiet")
+    study = Study.open("train", "s.db")
+    with study.store.lease("train"):
+        assert "is being run by process" in shoestring(*words, *STORE, code=1).err
+    assert shoestring("list", *STORE, "--json").json["studies"][0]["study"] == "train"
+
+
+def test_python_and_the_command_line_name_arguments_in_their_own_way(shoestring: Shoestring) -> None:
+    space = {"lr": {"float": [0.1, 1.0]}}
+    with pytest.raises(StudyError, match=r"^workers=0 must be a whole number, 1 or more$"):
+        Study.begin(space, "9 epochs", workers=0)
+    assert (
+        "StudyError: --workers 0 must be a whole number, 1 or more\n"
+        in shoestring(*run("train"), "--workers", "0", code=2).err
+    )
+    shoestring(*run("train"), "--quiet")
+    shoestring(*run("Saving"), "--quiet")
+    with pytest.raises(StudyError, match=r"name one of them, with name=…$"):
+        Study.open(store="s.db")
+    with pytest.raises(StudyError, match=r"start another study, with name=…$"):
+        Study.begin(space, "30 epochs", name="train", store="s.db", max_steps=7)
+    assert shoestring(*run("train", steps=7), code=2).err.endswith("start another study, with --study NAME\n")
+    with pytest.raises(StudyError, match=r"^workers=0"):  # after a command, messages are Python's again
+        Study.begin(space, "9 epochs", workers=0)
+
+
+def test_a_budget_may_be_in_trials_of_a_function(shoestring: Shoestring, tmp_path: Path) -> None:
+    (tmp_path / "code_of_commands.py").write_text("def plain(config):\n    return config['lr']\n\n" + TRAINING)
+    words = ["run", "code_of_commands.py:plain", *SPACE, *STORE]
+    summary = shoestring(*words, "--budget", "6 calls", "--json").json
+    assert (summary["budget"], summary["spent"], summary["trials"]) == ("6 trials", 6, 6)
+    assert "spent 6 trials of 6 trials, left 0 trials" in shoestring("status", *STORE).out
+    assert shoestring("resume", "--budget", "8 trials", *STORE, "--json").json["trials"] == 8
+    refused = shoestring(*run("train", "20 trials"), code=2).err
+    assert 'but a full training has 5 steps: write "100 epochs", which would pay for 20 full trainings' in refused
+    shoestring(*run("train"), "--quiet")
+    for command in ("resume", "replay"):
+        refused = shoestring(command, "--study", "train", "--budget", "30 trials", *STORE, code=2).err
+        assert 'write "150 epochs"' in refused
+    with pytest.raises(BudgetError, match='write "15 epochs"'):
+        Study.begin(Space({"lr": Float(0.1, 1.0)}), "3 trials", max_steps=5)
+
+
+def test_one_file_gets_one_figure(shoestring: Shoestring, tmp_path: Path) -> None:
+    shoestring(*run("train"), "--quiet")
+    assert shoestring("report", "--svg", "all.svg", *STORE, "--json").json["figures"] == ["all.svg"]
+    assert "<title>" in (tmp_path / "all.svg").read_text("utf-8")
+    shoestring("report", "--svg", "folder", "--figure", "curves", "--figure", "best", *STORE)
+    assert (tmp_path / "all.svg").read_text("utf-8") == (tmp_path / "folder" / "curves.svg").read_text("utf-8")
+    shoestring("report", "--svg", "best.SVG", "--figure", "best", *STORE)
+    assert (tmp_path / "best.SVG").read_text("utf-8") == (tmp_path / "folder" / "best.svg").read_text("utf-8")
+    refused = shoestring("report", "--svg", "x.svg", "--figure", "curves", "--figure", "best", *STORE, code=2).err
+    assert "--svg x.svg is one file, for one figure: choose one of " in refused
+    assert not (tmp_path / "x.svg").exists()
+    pytest.importorskip("resvg_py")
+    shoestring("report", "--png", "all.png", *STORE)
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_store_names_those_nearby(
+    shoestring: Shoestring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOESTRING_STUDIES", str(tmp_path / "unnamed"))
+    assert "nearby" not in shoestring("status", code=1).err
+    (tmp_path / "notes.db").write_text("no store")
+    (tmp_path / "out" / "demo").mkdir(parents=True)
+    shoestring(*run("train"), "--store", "out/demo/demo.db", "--quiet")
+    expected = "there is no store 'shoestring.db': give one that exists, with --store … (nearby: out/demo/demo.db)"
+    assert expected in shoestring("status", code=1).err
+    shoestring(*run("train"), "--quiet")
+    monkeypatch.chdir(tmp_path / "out")
+    assert "(nearby: demo/demo.db, ../s.db)" in shoestring("status", code=1).err
+    monkeypatch.chdir(tmp_path / "out" / "demo")
+    study = tune(lambda config: config["lr"], Space({"lr": Float(0.1, 1.0)}), "3 trials", progress=False)
+    found = shoestring("status", code=1).err
+    assert f"(nearby: demo.db; without a name, the newest: {study.store.where})" in found
+    assert Study.open(store=study.store.where).spent == 3

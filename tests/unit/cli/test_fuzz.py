@@ -101,7 +101,7 @@ VALUES = {
     "--step-cost": ["1s", "0s"],
     "-o": ["out.db", "out.txt", "folder"],
 }
-FLAGS = ["--json", "--quiet", "--maximize", "--dry-run", "--stderr", "--ledger", "--help"]
+FLAGS = ["--json", "--quiet", "--maximize", "--dry-run", "--yes", "--stderr", "--ledger", "--help"]
 OPTIONS = {
     "run": "--budget -p --policy --set --store --study --max-steps --deadline --seed --space --initial --table --runner "
     "--live --log --hung-after --checkpoints-at-most --validate-price --validate-at-most --workers",
@@ -112,15 +112,17 @@ OPTIONS = {
     "replay": "--store --study --policy --set --budget",
     "retrain": "--store --study",
     "logs": "--store --study --tail",
-    "repair": "--store -o",
+    "repair": "--store --study -o",
+    "list": "--store",
+    "rename": "--store --study",
+    "delete": "--store --study",
     "policies": "",
     "export": "--store --study --format -o",
 }
 ARGUMENTS = {
     "explain": ["0", "1"],
     "logs": ["0", "1"],
-    "retrain": ["a", "b"],
-    "repair": ["a", "b"],
+    "rename": ["a", "b"],
     "policies": ["asha", "grid"],
 }
 

@@ -283,11 +283,34 @@ def test_watch_serves_a_page_per_study_and_a_version_that_changes(tmp_path: Path
     before = version({}, b"").text
     assert study.ask() is not None
     assert version({}, b"").text != before
-    with pytest.raises(RequestError, match="'two'"):
-        page({"study": "two"}, b"")
-    Study.begin(SPACE, "9 epochs", name="two", policy="random_search", store=where, seed=1)
     watched.address_of = lambda name: f"where-{name}-is"
+    waiting = page({"study": "two"}, b"").text
+    assert "This page waits for the study two" in waiting
+    assert "where-one-is" in waiting
+    before = version({"study": "two"}, b"").text
+    Study.begin(SPACE, "9 epochs", name="two", policy="random_search", store=where, seed=1)
+    assert version({"study": "two"}, b"").text != before
+    assert "This page waits" not in page({"study": "two"}, b"").text
     assert "where-two-is" in page({}, b"").text
+
+
+def test_watch_waits_for_a_store_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Study.begin(SPACE, "9 epochs", store="other.db", seed=1)
+    seen: list[Server] = []
+    monkeypatch.setattr(Server, "serve", lambda server: seen.append(server))
+    done = CliRunner().invoke(cli, ["watch", "--store", "new.db"])
+    assert done.exit_code == 0, done.exception
+    assert done.stdout.startswith("http://127.0.0.1:")
+    assert f"waiting for a study in {tmp_path}/new.db (nearby: other.db)" in done.stderr
+    assert not (tmp_path / "new.db").exists()
+    seen[0].close()
+    watched = WatchedStore("new.db")
+    assert "This page waits for a study" in watched.page(None)
+    before = watched.version(None)
+    Study.begin(SPACE, "9 epochs", name="begun", store="new.db", seed=1)
+    assert watched.version(None) != before
+    assert "<h1>begun" in watched.page(None)
 
 
 def test_a_page_is_drawn_while_another_request_reads_new_entries(

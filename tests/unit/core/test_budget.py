@@ -16,6 +16,9 @@ from shoestring.errors import BudgetError
         ("25 steps", "epochs", 25),
         ("1e3 epochs", "epochs", 1000),
         (" 12 Epochs ", "epochs", 12),
+        ("20 trials", "epochs", 20),
+        ("1 trial", "epochs", 1),
+        ("20 calls", "epochs", 20),
         ("2h", "seconds", 7200),
         ("1h 30m", "seconds", 5400),
         ("1h30m", "seconds", 5400),
@@ -37,6 +40,8 @@ def test_equal_amounts_are_equal_budgets() -> None:
     assert Budget("$20 at 2.50/h") == Budget("$20.0 at 2.5/h")
     assert Budget("$20 at 2.50/h") != Budget("$20 at 2.50/h per machine")
     assert Budget("60 epochs") != Budget("60 s")
+    assert Budget("9 trials") == Budget("9 calls") != Budget("9 epochs")
+    assert Budget(str(Budget("9 calls"))) == Budget("9 trials")
     assert Budget(Budget("9 epochs")) == Budget("9 epochs")
     assert repr(Budget("2h")) == "Budget('7200.0s')"
 
@@ -50,6 +55,7 @@ def test_equal_amounts_are_equal_budgets() -> None:
         ("0s", ["above 0"]),
         ("-5s", ["'-5s'", "cannot be read"]),
         ("1.5 epochs", ["'1.5 epochs'", "whole number"]),
+        ("1.5 trials", ["'1.5 trials'", "whole number of trials"]),
         ("1e400s", ["finite"]),
         ("$20", ["'$20'", "rate", "$20 at 2.50/h"]),
         ("$20 at 0/h", ["0/h", "above 0"]),
@@ -102,3 +108,14 @@ def test_prices_out_of_range_are_refused(price: float) -> None:
         Prices(price)
     rule = "must be a finite number, 0 or more"
     assert str(caught.value) == f"the price of a validation pass, {price!r} epochs, {rule}"
+
+
+def test_a_budget_in_trials_is_for_trials_of_one_step() -> None:
+    budget = Budget("20 trials")
+    assert (budget.show(1), budget.show(7), str(budget)) == ("1 trial", "7 trials", "20 trials")
+    budget.require_fit(1, 0.0)
+    with pytest.raises(BudgetError, match=r"'20 trials' .* has 5 steps: write \"100 epochs\", .* 20 full trainings"):
+        budget.require_fit(5, 0.0)
+    with pytest.raises(BudgetError, match=r"each also pays 0.5 epochs for its validation: write \"20 epochs\""):
+        budget.require_fit(1, 0.5)
+    Budget("20 epochs").require_fit(5, 0.5)

@@ -14,8 +14,9 @@ from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Amendment, Cost, Note, Order, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import ResumeCheck
-from shoestring.core.space.parameters import Choice
+from shoestring.core.space.parameters import Choice, Int
 from shoestring.core.space.space import Space
+from shoestring.errors import name_as_options
 from shoestring.reports import export, facts, messages
 from shoestring.reports.progress import LineProgress, LiveView, ReportingProgress
 
@@ -246,3 +247,74 @@ def test_a_resume_check_that_found_a_difference_is_announced() -> None:
 
     RecordingProgress()(make_ledger(), check.to_note())
     assert lines[0].startswith("warning: resuming changes the result")
+
+
+def make_costly(target: dict[str, str], workers: int = 1, policy: str = "guided_halving", **cost: float) -> Ledger:
+    """Return a ledger with one step that cost this, and one second of deciding for each order."""
+    definition = replace(make_definition("100s", target=target, workers=workers), policy=policy)
+    order = Order(number=0, trial=0, config={"kind": "a"}, until=1, thinking_s=1.0)
+    return Ledger([definition]).append(order).append(Receipt(order=0, trial=0, step=1, value=0.5, cost=Cost(**cost)))
+
+
+@pytest.mark.parametrize(
+    ("target", "workers", "remedy"),
+    [
+        ({"runner": "process"}, 1, "imports the training file; runner='local' trains all of them in one process"),
+        ({}, 2, "let this file import less, or train longer between two reports; with one worker, runner='local'"),
+        ({}, 1, "let a trial load less when it begins"),
+        ({"kind": "command", "where": "x"}, 2, "the program starts again for each order"),
+    ],
+)
+def test_little_training_names_the_two_largest_other_costs(target: dict[str, str], workers: int, remedy: str) -> None:
+    ledger = make_costly(target, workers, setup=6.0, train=1.0)
+    first, second = messages.explain_overhead(ledger)
+    assert first.startswith("75% of the time went to starting and saving trials (6.0 s for each trial): ")
+    assert remedy in first
+    assert second.startswith(
+        "12% of the time went to decisions (1.0 s each): choose a faster policy, as with policy='seq"
+    )
+    assert " ".join(first.split()) in " ".join(render(messages.status_report("s", ledger, None)).split())
+    with name_as_options():
+        assert "--policy sequential_halving" in messages.explain_overhead(ledger)[1]
+
+
+def test_a_study_that_mostly_trains_needs_no_advice() -> None:
+    assert messages.explain_overhead(make_costly({}, setup=1.0, train=4.7)) == []  # 4.7 of 6.7 seconds are 70 %
+    assert len(messages.explain_overhead(make_costly({}, setup=1.0, train=4.6))) == 2
+    assert messages.explain_overhead(make_ledger("100 epochs", thinking_s=9.0)) == []
+    assert messages.explain_overhead(Ledger([make_definition("100s")])) == []
+    assert messages.explain_overhead(make_costly({}, policy="asha")) == [
+        "100% of the time went to decisions (1.0 s each): train longer between two reports"
+    ]
+
+
+@pytest.mark.parametrize(("budget", "cost"), [("100 epochs", "2 epochs"), ("100s", "3.0 s")])
+def test_a_best_trial_that_is_not_finished_says_what_finishing_costs(budget: str, cost: str) -> None:
+    ledger = make_ledger(budget, train_s=1.5, thinking_s=0.0)  # one of three steps
+    expected = f"trial 0 is trained to step 1 of 3: the other 2 steps would cost about {cost}"
+    assert expected in render(messages.format_best(ledger, None))
+    best = facts.summary("s", ledger, None)["best"]
+    assert (best["steps_left"], best["cost_to_finish"]) == (2, 2 if "epochs" in budget else 3.0)
+    order = Order(number=1, trial=0, config={"kind": "a"}, until=3)
+    ledger = ledger.append(order)
+    for step in (2, 3):
+        ledger = ledger.append(Receipt(order=1, trial=0, step=step, value=0.4, cost=Cost(train=1.5)))
+    assert "would cost" not in render(messages.format_best(ledger, None))
+    assert facts.summary("s", ledger, None)["best"]["steps_left"] == 0
+
+
+def test_configurations_show_first_what_differs() -> None:
+    space = Space({"same": Int(1, 9), "fixed": Choice(["x", "y"]), "kind": Choice(["a", "b"]), "on": Choice([True, 1])})
+    ledger = Ledger([replace(make_definition("9 epochs"), space=space)])
+    for number, (kind, on) in enumerate((("a", True), ("b", 1))):
+        config = {"same": 3, "fixed": "x", "kind": kind, "on": on}
+        ledger = ledger.append(Order(number=number, trial=number, config=config, until=1))
+        ledger = ledger.append(Receipt(order=number, trial=number, step=1, value=number + 0.5, cost=Cost(train=1.0)))
+        if number == 0:  # of one trial, nothing is known to be the same
+            assert "same=3, fixed=x, kind=a, on=True" in render(messages.trial_table(ledger, 10))
+    table = render(messages.trial_table(ledger, 10))
+    assert "kind=a, on=True" in table
+    assert "kind=b, on=1" in table  # True and 1 are two options
+    assert table.count("fixed=x") == 1
+    assert "the same in all trials, 2 parameters: same=3, fixed=x" in table
+    assert "kind=a, on=True, same=3, fixed=x" in render(messages.format_best(ledger, None))

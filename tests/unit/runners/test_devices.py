@@ -149,7 +149,7 @@ def test_devices_choose_the_process_runner(tmp_path: Path) -> None:
     with pytest.raises(RunnerError) as caught:
         RunnerOptions(runner="local", devices="0")
     assert str(caught.value) == (
-        "devices='0' are assigned to worker processes: leave the runner out, or use the process runner"
+        "devices='0' is for worker processes: leave runner='local' out, or give runner='process'"
     )
     with pytest.raises(RunnerError, match=r"\b0\b"):
         RunnerOptions(devices=0)  # type: ignore[arg-type]

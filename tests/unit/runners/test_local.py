@@ -497,7 +497,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_before_any_training(tmp_pat
         run_in_memory(new_ledger(), RandomSearch(), local(train, tmp_path))
     assert str(caught.value) == (
         f"the checkpoint folder {tmp_path / 'checkpoints'} cannot be used: File exists: make it writable, "
-        "or put the study's store where there is room, with --store (store=)"
+        "or put the study's store where there is room, with store=…"
     )
     (tmp_path / "checkpoints").unlink()
     run_in_memory(new_ledger(), RandomSearch(), local(lambda config: 1.0, tmp_path))

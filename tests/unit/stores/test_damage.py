@@ -122,7 +122,9 @@ def test_the_structure_of_the_file_is_checked_before_a_run(file: Path, monkeypat
     add_unused_page(file)
     store = open_store(file)
     assert entries_as_text(store.load("s")) == entries_as_text(truth)
-    with pytest.raises(DamagedStore, match=r"store.db is damaged: .*[Pp]age .*never used.*: `shoestring repair STUDY"):
+    with pytest.raises(
+        DamagedStore, match=r"store.db is damaged: .*[Pp]age .*never used.*: `shoestring repair --study NAME"
+    ):
         store.lease("s")
     monkeypatch.setattr(database, "_CHECK_S", -1.0)  # the time is over before the damage is found
     monkeypatch.setattr(database, "_CHECK_INSTRUCTIONS", 1)

@@ -180,7 +180,7 @@ def test_a_repair_that_would_overwrite_or_finds_nothing_is_refused(tmp_path: Pat
         repair(str(file), "othr", str(new))
     with pytest.raises(
         StoreError,
-        match=r"there is no store '.*missing\.db': give the address of one that exists \(store=, or --store\)",
+        match=r"there is no store '.*missing\.db': give one that exists, with store=…",
     ):
         repair(str(tmp_path / "missing.db"), "s", str(new))
     with pytest.raises(StoreError, match=r"store\.db exists: give the repaired study a file of its own"):

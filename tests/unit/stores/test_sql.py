@@ -245,7 +245,9 @@ def test_a_damaged_row_is_named(file: Path, statement: str, last_good: int, text
     assert error.last_good == last_good
     assert text in str(error)
     if last_good >= 0:
-        assert f"the last good one is entry {last_good}: `shoestring repair s --store {file} -o NEW`" in str(error)
+        assert f"the last good one is entry {last_good}: `shoestring repair --study s --store {file} -o NEW`" in str(
+            error
+        )
 
 
 def test_a_damaged_study_does_not_affect_others(file: Path) -> None:
@@ -325,7 +327,7 @@ def test_refresh_verifies_only_new_rows(file: Path) -> None:
 
 def test_a_study_that_was_deleted_is_an_error(file: Path) -> None:
     ledger = begin(file)
-    with pytest.raises(StoreError, match="has the file been replaced"):
+    with pytest.raises(StoreError, match="it was deleted, renamed, or its file replaced"):
         SqlStore(f"sqlite:///{file.parent}/another.db").refresh("s", ledger)
 
 

@@ -231,6 +231,8 @@ def _enter_loss(state: StudyState, loss: StateLoss) -> None:
 def _enter_amendment(state: StudyState, entry: Amendment) -> None:
     if entry.budget is not None and entry.budget.unit != state.budget.unit:
         raise StudyError(f"the study has a budget in {state.budget.unit}, not in {entry.budget.unit}: keep the unit")
+    if entry.budget is not None:
+        entry.budget.require_fit(state.max_steps, state.validate_epochs)
     if entry.budget is not None and entry.budget.total < state.committed:
         open_too = " or ordered" if state.committed > state.spent else ""
         raise StudyError(

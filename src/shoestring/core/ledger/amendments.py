@@ -13,13 +13,13 @@ from shoestring.core.ledger.budget import price_of
 from shoestring.core.ledger.entries import Amendment, StateLoss, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.values.strict_json import dumps
-from shoestring.errors import BudgetError, StudyError
+from shoestring.errors import BudgetError, StudyError, show_argument
 
 
 def find_amendment(ledger: Ledger, name: str, wanted: StudyDefinition, *, seed_given: bool) -> Amendment | None:
     """Return what `wanted` changes about the study `name`; None if nothing. Raise StudyError if the change is not allowed."""
     current = ledger.definition
-    remedy = "start another study, with name=… or --study NAME"
+    remedy = f"start another study, with {show_argument('name')}"
     if (before := _name_target(current)) and (now := _name_target(wanted)) and before != now:
         raise StudyError(f"the study {name!r} trains {before}, not {now}; {remedy}")
     _require_same_place(name, current.target.get("checkpoints"), wanted.target.get("checkpoints"), remedy)
@@ -95,15 +95,16 @@ def _describe_difference(was: StudyDefinition, wanted: StudyDefinition) -> str:
 def require_possible(definition: StudyDefinition) -> None:
     """Raise an error if a new study with this first entry is not possible. This is called before anything is stored."""
     if definition.direction not in ("min", "max"):
-        raise StudyError(f"direction={definition.direction!r} must be 'min' or 'max'")
+        raise StudyError(f"{show_argument('direction', definition.direction)} must be 'min' or 'max'")
     if not isinstance(definition.max_steps, int) or definition.max_steps < 1:
         raise StudyError(
-            f"max_steps={definition.max_steps!r} must be a whole number, 1 or more: the steps of a full training"
+            f"{show_argument('max_steps', definition.max_steps)} must be a whole number, 1 or more: the steps of a full training"
         )
     if not isinstance(definition.workers, int) or definition.workers < 1:
-        raise StudyError(f"workers={definition.workers!r} must be a whole number, 1 or more")
+        raise StudyError(f"{show_argument('workers', definition.workers)} must be a whole number, 1 or more")
     if not isinstance(definition.seed, int) or definition.seed < 0:
-        raise StudyError(f"seed={definition.seed!r} must be a whole number, 0 or more")
+        raise StudyError(f"{show_argument('seed', definition.seed)} must be a whole number, 0 or more")
+    definition.budget.require_fit(definition.max_steps, definition.prices.validate_epochs)
     price = 1 + definition.prices.validate_epochs
     if definition.budget.unit == "epochs" and definition.budget.total < price:
         raise BudgetError(

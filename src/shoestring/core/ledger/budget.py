@@ -1,6 +1,7 @@
 """Budgets and prices: what the user can spend, and in which unit.
 
     Budget("400 epochs")                       steps of training, counted exactly
+    Budget("20 trials"), Budget("20 calls")    the same, where the training code is a function that returns one value
     Budget("2h"), Budget("1h 30m"), "90 s"     worker time: two workers for one hour spend two hours
     Budget("$20 at 2.50/h")                    worker time at a rate per worker
     Budget("$20 at 2.50/h per machine")        the rate is for all workers together, shared evenly
@@ -16,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shoestring.core.values.checks import is_finite, is_number, to_plain
-from shoestring.errors import BudgetError
+from shoestring.errors import BudgetError, show_argument
 
 Unit = Literal["epochs", "seconds", "dollars"]
 _NUMBER = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
-_EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?)")
+_EPOCHS = re.compile(rf"{_NUMBER} *(?:epochs?|steps?|(trials?|calls?))")
 _DOLLARS = re.compile(rf"\$ *{_NUMBER} +at +\$? *{_NUMBER} */ *h(?:ou)?r?( +per +machine)?")
 _DURATION = re.compile(rf"{_NUMBER} *(days?|d|hours?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z]) *")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
@@ -48,13 +49,14 @@ def price_of(seconds: float) -> float:
 class Budget:
     """The budget of a whole study.
 
-    `str(budget)` is stored in the ledger; it is the same for equal budgets, such as "120m" and "2h".
+    `str(budget)` is stored in the ledger; it is the same for equal budgets, such as "120m" and "2h", or "9 calls" and "9 trials".
 
     Parameters
     ----------
     text : str or Budget
         For example "400 epochs", "2h", "1h 30m", "90s" or "$20 at 2.50/h". The units of time are d, h, m and s. "2.50/h" is
-        the price of one worker for an hour; with "2.50/h per machine" it is the price of all workers together.
+        the price of one worker for an hour; with "2.50/h per machine" it is the price of all workers together. "20 trials" or
+        "20 calls" is for training code that is a function: it has one step, so this is the same amount as "20 epochs".
 
     Attributes
     ----------
@@ -62,6 +64,8 @@ class Budget:
         What the budget counts.
     total : float
         The amount, in this unit.
+    counts_trials : bool
+        Whether an epoch is called a trial, because each trial has one step.
     usd_per_hour : float or None
         The rate of a budget in dollars.
     per_machine : bool
@@ -73,17 +77,17 @@ class Budget:
         If the text cannot be read, or the amount is not above 0 and finite.
     """
 
-    __slots__ = ("per_machine", "total", "unit", "usd_per_hour")
+    __slots__ = ("counts_trials", "per_machine", "total", "unit", "usd_per_hour")
 
     def __init__(self, text: str | Budget) -> None:
         text = str(text).strip().lower()
         self.usd_per_hour: float | None = None
-        self.per_machine = False
+        self.per_machine = self.counts_trials = False
         self.unit: Unit
         if found := _EPOCHS.fullmatch(text):
-            self.unit, self.total = "epochs", float(found[1])
+            self.unit, self.total, self.counts_trials = "epochs", float(found[1]), bool(found[2])
             if not self.total.is_integer():
-                raise BudgetError(f"the budget {text!r} must be a whole number of epochs; {_EXAMPLES}")
+                raise BudgetError(f"the budget {text!r} must be a whole number of {self._noun}s; {_EXAMPLES}")
         elif found := _DOLLARS.fullmatch(text):
             self.unit, self.total, self.usd_per_hour = "dollars", float(found[1]), float(found[2])
             self.per_machine = bool(found[3])
@@ -97,6 +101,33 @@ class Budget:
             self.unit, self.total = "seconds", parse_duration_s(text, "budget")
         if not (0 < self.total < math.inf):
             raise BudgetError(f"the budget {text!r} must be above 0 and finite; {_EXAMPLES}")
+
+    @property
+    def _noun(self) -> str:
+        return "trial" if self.counts_trials else "epoch"
+
+    def require_fit(self, max_steps: int, validate_epochs: float) -> None:
+        """Raise BudgetError if this budget counts trials, but the price of a trial is not 1.
+
+        Parameters
+        ----------
+        max_steps : int
+            The number of steps of a full training.
+        validate_epochs : float
+            The price of one validation pass, in epochs.
+        """
+        if not self.counts_trials:
+            return
+        if max_steps > 1:
+            raise BudgetError(
+                f"the budget {str(self)!r} is for functions that return one value, but a full training has {max_steps} steps: "
+                f'write "{self.total * max_steps:.0f} epochs", which would pay for {self.total:.0f} full trainings'
+            )
+        if validate_epochs:
+            raise BudgetError(
+                f"the budget {str(self)!r} counts trials, but each also pays {validate_epochs:g} epochs for its "
+                f'validation: write "{self.total:.0f} epochs"'
+            )
 
     def per_second(self, workers: int) -> float:
         """Return what one second of a worker costs in this budget's unit.
@@ -131,12 +162,12 @@ class Budget:
             The amount with its unit.
         """
         if self.unit == "epochs":
-            return f"{amount:g} epoch{'' if amount == 1 else 's'}"
+            return f"{amount:g} {self._noun}{'' if amount == 1 else 's'}"
         return _show_dollars(amount) if self.unit == "dollars" else show_seconds(amount)
 
     def __str__(self) -> str:
         if self.unit == "epochs":
-            return f"{self.total:.0f} epochs"
+            return f"{self.total:.0f} {self._noun}s"
         if self.unit == "seconds":
             return f"{self.total!r}s"
         return f"${self.total!r} at {self.usd_per_hour!r}/h" + (" per machine" if self.per_machine else "")
@@ -185,18 +216,20 @@ class Prices:
         return {"validate_epochs": self.validate_epochs}
 
 
-def parse_duration_s(text: str, what: str = "duration") -> float:
-    """Return the seconds in "2h", "1h 30m", "90s" or "1.5 hours"; a number without a unit is an error."""
+def parse_duration_s(text: str, what: str = "duration", shown: str | None = None) -> float:
+    """Return the seconds in "2h", "1h 30m", "90s" or "1.5 hours"; a number without a unit is an error.
+
+    Messages call it `shown`, or else `what` with the text.
+    """
     text = text.strip().lower()
+    shown = shown or f"the {what} {text!r}"
     position, total = 0, 0.0
     while position < len(text):
         found = _DURATION.match(text, position)
         if not found and re.fullmatch(_NUMBER, text):
-            raise BudgetError(f"the {what} {text!r} cannot be read: the unit is missing: {_name_units(text, what)}")
+            raise BudgetError(f"{shown} cannot be read: the unit is missing: {_name_units(text, what)}")
         if not found:
-            raise BudgetError(
-                f"the {what} {text!r} cannot be read: {_EXAMPLES if what == 'budget' else 'write 2h or 90s'}"
-            )
+            raise BudgetError(f"{shown} cannot be read: {_EXAMPLES if what == 'budget' else 'write 2h or 90s'}")
         total += float(found[1]) * _SECONDS[found[2][0]]
         position = found.end()
     if position == 0:
@@ -220,10 +253,10 @@ def _show_dollars(amount: float) -> str:
 def read_duration_s(value: str | float | None, what: str) -> float | None:
     """Return the seconds that a text or a number means; None stays None."""
     if value is None or isinstance(value, str):
-        return None if value is None else parse_duration_s(value, what)
+        return None if value is None else parse_duration_s(value, what, show_argument(what, value))
     seconds = to_plain(value)
     if not (is_number(seconds) and is_finite(seconds)):
-        raise BudgetError(f"{what}={value!r} must be a number of seconds, or text such as '2h' or '90s'")
+        raise BudgetError(f"{show_argument(what, value)} must be a number of seconds, or text such as '2h' or '90s'")
     return float(seconds)
 
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoestring.core.values.text import find_problem_of_name
-from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean
+from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean, show_argument
 
 _MAX_METRIC_NAME = 60  # characters; a longer name has no room in a figure
 _MAX_DEPTH = 50  # deepest nesting of lists; a list that contains itself would never end
@@ -74,14 +74,16 @@ def check_whole(name: str, value: Any, least: int, why: str = "", kind: type[Sho
     """Return the argument as a whole number; raise an error if it is not one, or is below `least`."""
     number = to_plain(value)
     if not is_whole(number) or number < least:
-        raise kind(f"{name}={value!r} must be a whole number, {least} or more" + (f": {why}" if why else ""))
+        raise kind(
+            f"{show_argument(name, value)} must be a whole number, {least} or more" + (f": {why}" if why else "")
+        )
     return int(number)
 
 
 def check_word(name: str, value: Any, words: tuple[str, ...]) -> str:
     """Return the argument; raise an error if it is not one of these words."""
     if not isinstance(value, str) or value not in words:
-        raise StudyError(f"{name}={value!r} must be {' or '.join(map(repr, words))}")
+        raise StudyError(f"{show_argument(name, value)} must be {' or '.join(map(repr, words))}")
     return value
 
 

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from shoestring.errors import RunnerError
-from shoestring.runners.checkpoints.archive import list_files, pack, remove, unpack
+from shoestring.errors import RunnerError, show_argument
+from shoestring.runners.checkpoints.archive import list_files, pack, remove, remove_empty_folders, unpack
 from shoestring.runners.process.process_group import IS_WINDOWS
 
 _TRIAL = re.compile(r"trial-(\d+)")
@@ -277,6 +277,30 @@ class CheckpointStore(CheckpointAccess, Protocol):
         """Move everything in the store to another address, because it belongs to another study of the same name."""
         ...
 
+    def move(self, where: str) -> None:
+        """Move everything in the store to another address of the same kind, at which nothing is stored yet.
+
+        Parameters
+        ----------
+        where : str
+            The new address.
+        """
+        ...
+
+    def measure(self) -> tuple[int, int]:
+        """Return how many files the trials have in the store, and their size.
+
+        Returns
+        -------
+        int, int
+            The number of files, and their bytes.
+        """
+        ...
+
+    def delete_all(self) -> None:
+        """Delete all files of all trials."""
+        ...
+
     def locate(self, trial: int, name: str) -> str | Path:
         """Return the address of a checkpoint, for users.
 
@@ -367,7 +391,7 @@ class FolderStore:
         except OSError as error:
             raise RunnerError(
                 f"the checkpoint folder {self.root} cannot be used: {error.strerror or error}: make it writable, or put "
-                "the study's store where there is room, with --store (store=)"
+                f"the study's store where there is room, with {show_argument('store')}"
             ) from None
 
     def add_marker(self, marker: str) -> None:
@@ -384,7 +408,20 @@ class FolderStore:
 
     def move_aside(self) -> None:
         unused = (self.root.with_name(f"{self.root.name}.old-{n}") for n in itertools.count(1))
-        self.root.rename(next(path for path in unused if not path.exists()))
+        self.move(str(next(path for path in unused if not path.exists())))
+
+    def move(self, where: str) -> None:
+        if self.root.exists():
+            self.root.rename(where)
+
+    def measure(self) -> tuple[int, int]:
+        sizes = [file.stat().st_size for folder in self.root.glob("trial-*") for file in list_files(folder)]
+        return len(sizes), sum(sizes)
+
+    def delete_all(self) -> None:
+        for folder in self.root.glob("trial-*"):
+            remove(folder)
+        remove_empty_folders(own_folders(self.root))
 
     def locate(self, trial: int, name: str) -> Path:
         return self.folder(trial) / name
@@ -430,11 +467,16 @@ def make_location_entry(where: str | Path | None) -> dict[str, str]:
     if where is None:
         return {}
     if not isinstance(where, str | Path) or not str(where):
-        raise RunnerError(f"checkpoints={where!r} must be a folder, or a place like s3://bucket/runs")
+        raise RunnerError(f"{show_argument('checkpoints', where)} must be a folder, or a place like s3://bucket/runs")
     if "://" not in str(where):
         return {"checkpoints": str(Path(where).absolute())}
     open_checkpoint_store(str(where))  # raise an error now if the place can never be used
     return {"checkpoints": str(where)}
+
+
+def own_folders(root: Path) -> list[Path]:
+    """Return the folder of a study's checkpoints, and the one around it if it was made for the studies of a store."""
+    return [root, *([root.parent] if root.parent.name.endswith(".checkpoints") else [])]
 
 
 def name_trial(trial: int) -> str:

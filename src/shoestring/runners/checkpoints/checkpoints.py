@@ -30,6 +30,7 @@ from shoestring.runners.checkpoints.checkpoint_store import (
     StoredCheckpoint,
     name_step,
     open_checkpoint_store,
+    own_folders,
 )
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
 from shoestring.runners.checkpoints.trial_logs import remove_empty_logs
@@ -96,7 +97,7 @@ class Checkpoints:
         root = self.root
         folders = [path for path in root.glob("trial-*") if path.is_dir()]
         remove_empty_logs(folders)
-        remove_empty_folders([*folders, root, *([root.parent] if root.parent.name.endswith(".checkpoints") else [])])
+        remove_empty_folders([*folders, *own_folders(root)])
 
     # paths and steps -------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from shoestring.core.values.credentials import hide_credentials, is_secret_name
-from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line
+from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line, show_argument
 from shoestring.runners.checkpoints.archive import remove, unpack, write_archive
 from shoestring.runners.checkpoints.checkpoint_store import (
     FolderStore,
@@ -125,7 +125,7 @@ class RemoteStore:
             self._write(probe, b"can be written")
             self._system.rm_file(probe)
         except Exception as error:  # each kind of place has its own errors
-            remedy = "make it writable from here, or name another with --checkpoints (checkpoints=)"
+            remedy = f"make it writable from here, or name another with {show_argument('checkpoints')}"
             raise RunnerError(
                 f"the place for checkpoints, {self.where}, cannot be used: {one_line(str(error))}: {remedy}"
             ) from None
@@ -144,12 +144,25 @@ class RemoteStore:
 
     def move_aside(self) -> None:
         unused = (f"{self._root}.old-{n}" for n in itertools.count(1))
-        aside = next(path for path in unused if not self._system.exists(path))
-        found = sorted(self._system.find(self._root))
+        self._move(next(path for path in unused if not self._system.exists(path)))
+
+    def move(self, where: str) -> None:
+        self._move(RemoteStore(where)._root)
+
+    def _move(self, root: str) -> None:
+        found = sorted(self._find_files())
         for path in found:  # one by one: not every kind of place can move what it calls a folder
-            self._make_folder(aside + path.removeprefix(self._root))
-            self._system.cp_file(path, aside + path.removeprefix(self._root))
+            self._make_folder(root + path.removeprefix(self._root))
+            self._system.cp_file(path, root + path.removeprefix(self._root))
         for path in found:
+            self._system.rm_file(path)
+
+    def measure(self) -> tuple[int, int]:
+        sizes = [int(facts["size"] or 0) for facts in self._find_files().values()]
+        return len(sizes), sum(sizes)
+
+    def delete_all(self) -> None:
+        for path in self._find_files():
             self._system.rm_file(path)
 
     def locate(self, trial: int, name: str) -> str:
@@ -157,11 +170,16 @@ class RemoteStore:
 
     # access ----------------------------------------------------------------------------------------------------------
 
+    def _find_files(self) -> dict[str, dict[str, Any]]:
+        """Return {path: facts} of everything in the place."""
+        self._system.invalidate_cache()
+        found: dict[str, dict[str, Any]] = self._system.find(self._root, detail=True)
+        return found
+
     def _find_objects(self) -> dict[tuple[int, int, str], dict[str, Any]]:
         """Return {(trial, step, name): {kind: facts}} of all objects, in the order of their names."""
-        self._system.invalidate_cache()
         objects: dict[tuple[int, int, str], dict[str, Any]] = {}
-        for path, facts in sorted(self._system.find(self._root, detail=True).items()):
+        for path, facts in sorted(self._find_files().items()):
             if found := _OBJECT.fullmatch(path.removeprefix(self._root).lstrip("/")):
                 objects.setdefault((int(found[1]), int(found[3]), found[2]), {})[f".{found[4]}"] = facts
         return objects
