@@ -20,6 +20,7 @@ __all__ = [
     "Cost",
     "Ending",
     "Float",
+    "Group",
     "Heartbeat",
     "Int",
     "Lease",
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from shoestring.core.ledger.entries import Amendment, Cost, Note, Order, Receipt, StateLoss, StudyDefinition
     from shoestring.core.ledger.ledger import Ledger
     from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
-    from shoestring.core.space.parameters import Choice, Constant, Float, Int
+    from shoestring.core.space.parameters import Choice, Constant, Float, Group, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
     from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
@@ -78,7 +79,7 @@ _MODULES = {  # where each name is defined
     "core.ledger.entries": ("Amendment", "Cost", "StateLoss", "Note", "StudyDefinition", "Order", "Receipt"),
     "core.ledger.ledger": ("Ledger",),
     "core.ledger.state": ("OpenOrder", "StudyState", "Trial"),
-    "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
+    "core.space.parameters": ("Choice", "Constant", "Float", "Group", "Int"),
     "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
     "runners.checkpoints.checkpoint_store": ("CheckpointStore", "StoredCheckpoint"),

@@ -91,9 +91,11 @@ def test_code_that_decides_is_pure(path: Path) -> None:
 def test_the_core_needs_numpy_only(path: Path) -> None:
     standard = {
         "__future__",
+        "ast",
         "bisect",
         "collections",
         "dataclasses",
+        "decimal",
         "functools",
         "heapq",
         "itertools",

@@ -21,7 +21,7 @@ import shoestring.testing
 from shoestring import errors
 
 PUBLIC = {
-    *("Budget", "Choice", "Constant", "Float", "Int", "Prices", "Space"),  # describe what is tuned
+    *("Budget", "Choice", "Constant", "Float", "Group", "Int", "Prices", "Space"),  # describe what is tuned
     *("Context", "Report"),  # in training code
     *("Best", "Ending", "RetrainResult", "Study", "tune"),  # run a study and use its result
     *("OnlineTuner", "Schedule"),  # tune one run while it trains

@@ -15,7 +15,7 @@ from shoestring.errors import ShoestringError, StoreError, WorkersDied, did_you_
 from shoestring.stores.addresses import DEFAULT_STORE
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group that suggests the command that was probably meant."""
 
     def resolve_command(
@@ -38,7 +38,7 @@ class PassThroughCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="shoestring")
 def cli() -> None:
     """Tune hyperparameters within a hard budget: the best model you can afford."""
