@@ -31,7 +31,7 @@ INTEGRATIONS = f"{API}/integrations.md"
 MODULES = {"policy": shoestring.policy, "testing": shoestring.testing}  # what an author of a policy or a store needs
 ORDER = (  # the order in which a user needs the names; all others follow
     *("tune", "Space", "Float", "Int", "Choice", "Constant", "Group", "Budget", "Prices", "Report", "Context"),
-    *("Study", "Best", "OnlineTuner", "Schedule", "ShoestringError"),
+    *("tune_objective", "Study", "Best", "OnlineTuner", "Schedule", "ShoestringError"),
 )
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 INTEGRATED = {

@@ -49,6 +49,7 @@ __all__ = [
     "Trial",
     "transfer_costs",
     "tune",
+    "tune_objective",
 ]
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from shoestring.core.space.parameters import Choice, Constant, Float, Group, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
+    from shoestring.integrations.objective.tuning import tune_objective
     from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
     from shoestring.runners.ray.cluster import RayCluster
     from shoestring.runners.runner import Runner
@@ -82,6 +84,7 @@ _MODULES = {  # where each name is defined
     "core.space.parameters": ("Choice", "Constant", "Float", "Group", "Int"),
     "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
+    "integrations.objective.tuning": ("tune_objective",),
     "runners.checkpoints.checkpoint_store": ("CheckpointStore", "StoredCheckpoint"),
     "runners.ray.cluster": ("RayCluster",),
     "runners.runner": ("Runner",),

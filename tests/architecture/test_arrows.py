@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # every folder may also import itself, `err
     "errors": set(),
     "lazy_exports": set(),
     "policy": {"core"},
-    "__init__": {*BELOW_STUDY, "study"},  # names are loaded at first use
+    "__init__": {*BELOW_STUDY, "study", "integrations"},  # names are loaded at first use
     "__main__": {"cli"},
 }
 PURE = ("core", "models", "policies")

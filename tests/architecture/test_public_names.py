@@ -23,7 +23,7 @@ from shoestring import errors
 PUBLIC = {
     *("Budget", "Choice", "Constant", "Float", "Group", "Int", "Prices", "Space"),  # describe what is tuned
     *("Context", "Report"),  # in training code
-    *("Best", "Ending", "RetrainResult", "Study", "tune"),  # run a study and use its result
+    *("Best", "Ending", "RetrainResult", "Study", "tune", "tune_objective"),  # run a study and use its result
     *("OnlineTuner", "Schedule"),  # tune one run while it trains
     *(
         "Amendment",

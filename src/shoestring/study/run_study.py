@@ -94,6 +94,8 @@ class StudyRun:
 
     def _bind(self, train: Any) -> Any:
         """Return training code that gets options as objects, where configs of the ledger have their texts."""
+        if getattr(train, "reads_stored_options", False):
+            return train
         space = self.study.given_space
         space.require_objects()
         return CodeWithObjects(train, space) if space.has_objects else train

@@ -299,7 +299,7 @@ class Space:
                 except ValueError as rule:
                     raise SpaceError(f"{name} = {config[name]!r} {rule}") from None
             elif name in config:
-                condition = self._conditions_in_words(name)
+                condition = self.describe_conditions(name)
                 raise SpaceError(
                     f"{name} = {config[name]!r} is given, but it is active only when {condition}: leave it out"
                 )
@@ -481,7 +481,26 @@ class Space:
         values: dict[str, Any] = {n: p.stored_value for n, p in self.parameters.items() if isinstance(p, Constant)}
         for name, coordinate in zip(self.cube_names, u, strict=True):
             values[name] = self.parameters[name].from_unit(float(coordinate))  # type: ignore[union-attr]
-        return self._drop_inactive(values)
+        return self.keep_active(values)
+
+    def keep_active(self, values: Config) -> dict[str, Any]:
+        """Return those of these values whose parameters are active.
+
+        Parameters
+        ----------
+        values : Config
+            A value for each parameter, as the ledger stores it.
+
+        Returns
+        -------
+        dict
+            The config.
+        """
+        active: dict[str, Any] = {}
+        for name in self._order:
+            if self._is_active(name, active):
+                active[name] = values[name]
+        return {name: active[name] for name in self.parameters if name in active}
 
     def move_to_cheap_end(self, u: NDArray[np.float64], share: float) -> NDArray[np.float64]:
         """Return a point of the unit cube whose marked coordinates are moved towards their cheap ends.
@@ -568,14 +587,19 @@ class Space:
             for parent, values in self.conditions[name].items()
         )
 
-    def _drop_inactive(self, values: Config) -> dict[str, Any]:
-        active: dict[str, Any] = {}
-        for name in self._order:
-            if self._is_active(name, active):
-                active[name] = values[name]
-        return {name: active[name] for name in self.parameters if name in active}
+    def describe_conditions(self, name: str) -> str:
+        """Return the conditions of a parameter in words, such as "optimizer is 'sgd'".
 
-    def _conditions_in_words(self, name: str) -> str:
+        Parameters
+        ----------
+        name : str
+            The name of the parameter.
+
+        Returns
+        -------
+        str
+            The conditions; empty if it has none.
+        """
         return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self.conditions[name].items())
 
 

@@ -80,6 +80,8 @@ class Context:
         Whether the next step is to be validated; if not, None may be reported.
     checkpoint : Path or None
         The checkpoint to load at the start, if any.
+    trial : int
+        The number of the trial, from 0.
     """
 
     config: Config
@@ -88,6 +90,7 @@ class Context:
     max_steps: int = 1
     should_validate: bool = True
     checkpoint: Path | None = None
+    trial: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,13 @@ class LiveTrial:
     """One trial in the memory of this process, after `step` steps."""
 
     def __init__(
-        self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None, max_steps: int = 1
+        self,
+        target: Any,
+        config: Config,
+        step: int = 0,
+        checkpoint: Path | None = None,
+        max_steps: int = 1,
+        trial: int = 0,
     ) -> None:
         self._space = target.space if isinstance(target, CodeWithObjects) else None
         target = plain_code(target)
@@ -159,7 +168,9 @@ class LiveTrial:
         self.unsaved_s = 0.0  # training time that would be lost with this process
         self.can_save: bool | None = can_save(target)
         self.is_exact = resumes_exactly(target)
-        self._context = Context(self._with_objects(config), step=step, max_steps=max_steps, checkpoint=checkpoint)
+        self._context = Context(
+            self._with_objects(config), step=step, max_steps=max_steps, checkpoint=checkpoint, trial=trial
+        )
         self._shape = shape_of(target)
         self._arguments = (self._context.config, self._context)[: _arity(target)]
         self._target = target
