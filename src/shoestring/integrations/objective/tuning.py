@@ -208,7 +208,7 @@ class _Finder:
     def find(self, initial: Sequence[Config]) -> list[Call]:
         """Return the calls. The first tries the first of the initial configs."""
         deadline_s, began, tried = read_duration_s(self.options.deadline, "deadline"), time.monotonic(), set[str]()
-        while (plan := plan_next(self.calls, tried)) is not None:
+        while (plan := self._plan(tried)) is not None:
             is_late = deadline_s is not None and time.monotonic() - began >= deadline_s
             if self.calls and (is_late or self._spent() + self._price_of_call() > _MAX_SHARE * self.budget.total):
                 self._warn_of_untried()
@@ -220,6 +220,11 @@ class _Finder:
                 f"max_steps={self.max_steps}, but the objective never calls trial.report, so it has one step: leave max_steps out"
             )
         return self.calls
+
+    def _plan(self, tried: set[str]) -> Mapping[str, Any] | None:
+        """Return the values of switches that the next call tries; None if no more calls are needed."""
+        plan = plan_next(self.calls, tried)
+        return {} if plan is None and all(call.failure for call in self.calls) else plan
 
     def _make_call(self, plan: Mapping[str, Any]) -> None:
         number = len(self.calls)
@@ -238,7 +243,7 @@ class _Finder:
             return True
         steps, total = len(self.calls[-1].values), self.budget.show(self.budget.total)
         raise BudgetError(
-            f"the budget {total} was used by the first {steps} steps of the first trial, whose end shows how long a full training "
+            f"the budget {total} was used by the first {steps} steps of the first trial, whose end shows how long a training "
             "is: raise the budget, or pass max_steps, the number of values that a full training reports"
         )
 
@@ -274,7 +279,7 @@ class _Finder:
 def _warn_of_wrong_space(study: Study) -> None:
     """Warn if trials failed because the objective asked for something else than the space has."""
     failures = [describe_failure(trial.failure) for trial in study.trials if trial.failure]
-    wrong = [failure for failure in failures if failure.startswith(SpaceError.__name__)]
+    wrong = [failure for failure in failures if f"{SpaceError.__name__}: " in failure]
     if wrong:
         warn(f"{count(len(wrong), 'trial')} of {len(study.trials)} failed: {wrong[-1]}")
 
