@@ -18,6 +18,7 @@ def build_layers(trial: Any) -> float:
 def slow_start(trial: Any) -> float:
     """A curve that shows how often each step was trained."""
     x = trial.suggest_float("x", 0.0, 1.0)
+    trial.set_user_attr("number", trial.number)
     value = 1.0
     for step in range(6):
         CALLS.append((trial.number, step))

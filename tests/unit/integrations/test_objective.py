@@ -17,7 +17,7 @@ from thoroughness import examples
 
 import shoestring
 from shoestring import Choice, Constant, Float, Int, Receipt, Space, Study, tune_objective
-from shoestring.errors import BudgetError, RunnerError, SpaceError
+from shoestring.errors import BudgetError, PolicyError, RunnerError, ShoestringError, SpaceError, StudyError
 
 pytest.importorskip("sklearn")
 import objectives
@@ -89,6 +89,8 @@ def test_trials_are_trained_in_worker_processes() -> None:
     for trial in study.trials:
         assert trial.values == [trial.config["x"] + 1 / (1 + step) for step in range(trial.steps)]
     assert any(trial.steps == 6 for trial in study.trials[1:])
+    receipts = [entry for entry in study.ledger.entries() if isinstance(entry, Receipt)]
+    assert all(receipt.metrics["number"] == receipt.trial for receipt in receipts)
     plain = tune_quietly(plain_objectives.build_layers, "16 epochs", seed=0, workers=2)
     assert (plain.spent, plain.trials[-1].failure) == (16, "")
 
@@ -172,7 +174,7 @@ def test_numbers_of_user_attributes_are_metrics() -> None:
     receipts = [entry for entry in study.ledger.entries() if isinstance(entry, Receipt)]
     metrics = [receipt.metrics for receipt in receipts if receipt.step == 6]
     assert metrics
-    assert metrics[0] == {"width": 3.0}
+    assert metrics[0] == {"number": 0.0, "width": 3.0}
 
 
 def test_a_pruned_trial_is_not_a_failure() -> None:
@@ -286,6 +288,53 @@ def test_an_objective_that_never_works_raises_its_own_error() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"policy": "ashaa"}, PolicyError),
+        ({"settings": {"arm": 3}}, PolicyError),
+        ({"direction": "up"}, StudyError),
+        ({"workers": 0}, StudyError),
+        ({"seed": -1}, StudyError),
+        ({"deadline": "soon"}, ShoestringError),
+        ({"prices": 3}, BudgetError),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_the_objective_is_called(options: Any, error: Any) -> None:
+    with pytest.raises(error):
+        tune_quietly(lambda trial: pytest.fail("it was called"), "9 epochs", **options)
+
+
+def test_a_failure_after_the_last_report_and_a_first_pruned_trial_are_survived() -> None:
+    optuna = pytest.importorskip("optuna")
+
+    def objective(trial: Any) -> float:
+        x = float(trial.suggest_float("x", 0, 1))
+        if trial.number == 0:
+            raise optuna.TrialPruned
+        for step in range(3):
+            trial.report(x, step)
+        if trial.number == 1:
+            raise ValueError("at the end")
+        return x
+
+    study = tune_quietly(objective, "30 epochs", seed=0)
+    assert study.ledger.max_steps == 3
+    assert study.trials[0].diverged
+    assert "at the end" in study.trials[1].failure
+    assert study.trials[2].steps == 3
+    assert study.spent == 30
+
+
+def test_a_budget_of_time_pays_for_the_calls_that_find_the_parameters() -> None:
+    study = tune_quietly(plain_objectives.build_layers, "0.5s", seed=0)
+    receipts = [entry for entry in study.ledger.entries() if isinstance(entry, Receipt)]
+    finding = receipts[: count_calls(study)]
+    assert len(finding) >= 3
+    assert all(receipt.cost.train > 0 for receipt in finding)
+    assert study.spent >= sum(receipt.cost.train for receipt in finding)
+
+
+@pytest.mark.parametrize(
     ("suggest", "words"),
     [
         (
@@ -355,7 +404,7 @@ def test_a_missing_method_of_the_trial_is_named() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:random_search has ended the run")
-@examples(25, thorough=150)
+@examples(12, thorough=100)
 @given(st.data())
 def test_random_trees_of_conditions_are_found(data: st.DataObject) -> None:
     """The found space has the parameters that the objective asks for, in all its branches."""

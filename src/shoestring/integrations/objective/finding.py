@@ -201,6 +201,12 @@ def make_space(calls: Sequence[Call]) -> Space:
     return Space(found)
 
 
+def count_reports(calls: Sequence[Call]) -> int:
+    """Return the number of steps of a full training: the most that a call has had, of those that returned if there are any."""
+    returned = [call for call in calls if call.has_returned]
+    return max(len(call.values) for call in returned or calls)
+
+
 def complete_config(space: Space, call: Call) -> dict[str, Any]:
     """Return the config of a call; if it failed before it had asked for all parameters, with values for the others."""
     values = {n: p.stored_value if isinstance(p, Constant) else p.from_unit(0.5) for n, p in space.parameters.items()}

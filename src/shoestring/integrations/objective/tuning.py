@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
 from shoestring.core.ledger.entries import Cost, Entry, Order
 from shoestring.core.ledger.failures import describe_failure
+from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
 from shoestring.core.values.randomness import stream
@@ -25,6 +25,7 @@ from shoestring.integrations.objective.calls import REMEDY, is_pruned, make_trai
 from shoestring.integrations.objective.finding import (
     Call,
     complete_config,
+    count_reports,
     list_parameters,
     list_seen,
     list_untried,
@@ -41,13 +42,17 @@ from shoestring.runners.runner import Runner, write_incomplete_receipt, write_re
 from shoestring.runners.training.code import RAISED, Context
 from shoestring.stores.addresses import open_store
 from shoestring.stores.ledger_store import LedgerStore
-from shoestring.study.begin import GivenDirection
+from shoestring.study.begin import GivenDirection, StudyRequest
 from shoestring.study.run_study import Callback, RunOptions
 from shoestring.study.study import Study
 from shoestring.study.tune import begin_and_run
 
 _MAX_SHARE = 0.5  # of the budget, for finding the parameters
 _MAX_FAILURES = 3  # calls that fail before one works
+_MAX_UNFINISHED = (
+    10  # calls that end themselves, or fail, before one returns a value and shows how long a full training is
+)
+_ANY_SPACE = Space({"x": Float(0.0, 1.0)})  # in place of the one that is not known yet
 
 
 def tune_objective(
@@ -155,15 +160,29 @@ def tune_objective(
         progress=progress,
     )
     stored = None if store is None else open_store(store).load(checks.check_study_name(name))
+    workers = options.device_count if workers is None else workers
+    target = describe_code(objective) | make_location_entry(checkpoints)
+    request = StudyRequest(
+        space=_ANY_SPACE,
+        budget=budget,
+        direction=direction,
+        policy=policy,
+        settings=settings,
+        seed=seed,
+        workers=workers,
+        prices=prices,
+        target=target,
+    )
+    request.complete(stored)  # raises an error for a wrong argument, before anything is trained
     calls: list[Call] = []
     if stored is not None:
         wanted, steps = stored.space if space is None else space, max_steps or stored.max_steps
     elif space is not None:
         wanted, steps = space, max_steps or 1
     else:
-        seed = int.from_bytes(os.urandom(4)) if seed is None else checks.check_whole("seed", seed, 0)
+        seed = request.new_study.seed
         calls = _Finder(objective, Budget(budget), options, max_steps, seed).find(initial)
-        wanted, steps = make_space(calls), max_steps or max(len(call.values) for call in calls)
+        wanted, steps = make_space(calls), max_steps or count_reports(calls)
         if (deadline_s := read_duration_s(deadline, "deadline")) is not None:
             options = replace(options, deadline=max(0.0, deadline_s - (time.monotonic() - began)))
     space = wanted if isinstance(wanted, Space) else Space.from_dict(wanted)
@@ -177,16 +196,16 @@ def tune_objective(
         policy=policy,
         settings=settings,
         seed=seed,
-        workers=options.device_count if workers is None else workers,
+        workers=workers,
         prices=prices,
         initial=initial,
-        target=describe_code(objective) | make_location_entry(checkpoints),
+        target=target,
     )
 
     def begin_with_calls(**where: Any) -> Study:
         study = begin(**where)
         if calls and not study.trials:
-            entries = list(_entries_of(calls, space))
+            entries = list(_entries_of(calls, space, steps))
             study.journal.append_newest(lambda ledger: entries)
         return study
 
@@ -215,6 +234,9 @@ class _Finder:
                 break
             self._announce()
             self._make_call(plan if self.calls or not initial else initial[0])
+            if len(self.calls) >= _MAX_FAILURES:
+                self._require_success()
+        self._require_success()
         if self.max_steps is not None and self.max_steps > 1 and not any(call.has_reports for call in self.calls):
             raise RunnerError(
                 f"max_steps={self.max_steps}, but the objective never calls trial.report, so it has one step: leave max_steps out"
@@ -223,8 +245,11 @@ class _Finder:
 
     def _plan(self, tried: set[str]) -> Mapping[str, Any] | None:
         """Return the values of switches that the next call tries; None if no more calls are needed."""
-        plan = plan_next(self.calls, tried)
-        return {} if plan is None and all(call.failure for call in self.calls) else plan
+        if (plan := plan_next(self.calls, tried)) is not None:
+            return plan
+        is_length_unknown = self.max_steps is None and not any(call.has_returned for call in self.calls)
+        is_unknown = is_length_unknown or all(call.failure for call in self.calls)
+        return {} if is_unknown and len(self.calls) < _MAX_UNFINISHED else None
 
     def _make_call(self, plan: Mapping[str, Any]) -> None:
         number = len(self.calls)
@@ -234,8 +259,11 @@ class _Finder:
         is_length_known = self.max_steps is not None or any(other.has_returned for other in self.calls)
         self.calls.append(call)
         _run_call(self.objective, call, (lambda: False) if is_length_known else self._require_rest)
-        if call.failure is not None and number + 1 >= _MAX_FAILURES and all(other.failure for other in self.calls):
-            raise call.failure
+
+    def _require_success(self) -> None:
+        """Raise what the objective has raised, if all calls failed."""
+        if (failure := self.calls[-1].failure) is not None and all(call.failure for call in self.calls):
+            raise failure
 
     def _require_rest(self) -> bool:
         """Return True; raise an error if the budget is used up before the length of a full training is known."""
@@ -326,11 +354,12 @@ def _call(objective: Callable[[Any], Any], call: Call, steps: Steps) -> None:
     call.metrics[len(call.values) - 1 :] = [read_other_metrics("", trial.user_attrs)]
 
 
-def _entries_of(calls: Sequence[Call], space: Space) -> Iterator[Entry]:
+def _entries_of(calls: Sequence[Call], space: Space, max_steps: int) -> Iterator[Entry]:
     """Yield an order and its receipts for each call."""
     clock = 0.0
     for call in calls:
-        until = max(1, len(call.values) + (call.failure is not None))
+        values = call.values[:max_steps] if call.failure is None else call.values[: max_steps - 1]
+        until = len(values) + (call.failure is not None)
         why = {"phase": "finding the parameters"}
         order = Order(
             number=call.number,
@@ -341,7 +370,7 @@ def _entries_of(calls: Sequence[Call], space: Space) -> Iterator[Entry]:
             at=clock,
         )
         yield order
-        for step, value in enumerate(call.values, 1):
+        for step, value in enumerate(values, 1):
             cost = Cost(train=call.seconds[step - 1])
             clock += cost.total
             yield write_receipt(order, step, value, cost, at=clock, metrics=call.metrics[step - 1])
