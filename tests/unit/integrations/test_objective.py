@@ -18,6 +18,7 @@ from thoroughness import examples
 import shoestring
 from shoestring import Choice, Constant, Float, Int, Receipt, Space, Study, tune_objective
 from shoestring.errors import BudgetError, PolicyError, RunnerError, ShoestringError, SpaceError, StudyError
+from shoestring.reports.reasons import describe_reason
 
 pytest.importorskip("sklearn")
 import objectives
@@ -52,6 +53,8 @@ def test_a_choice_of_classifiers_has_conditional_parameters() -> None:
     assert study.best is not None
     assert study.best.value > 0.9
     assert not any(trial.failure for trial in study.trials)
+    reason = describe_reason(study.ledger.orders[0], study.ledger)
+    assert reason == "nothing was compared: the objective was called to find its parameters"
 
 
 def test_the_number_of_layers_decides_which_parameters_there_are() -> None:

@@ -360,7 +360,7 @@ def _entries_of(calls: Sequence[Call], space: Space, max_steps: int) -> Iterator
     for call in calls:
         values = call.values[:max_steps] if call.failure is None else call.values[: max_steps - 1]
         until = len(values) + (call.failure is not None)
-        why = {"phase": "finding the parameters"}
+        why = {"phase": "finding the parameters", "compared": 0}
         order = Order(
             number=call.number,
             trial=call.number,
