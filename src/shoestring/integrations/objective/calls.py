@@ -8,7 +8,7 @@ another process or when too many trials are live, the objective is called again 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,13 +43,8 @@ def train_once(config: Config, context: Context, *, objective: Objective, space:
             )
 
     trial = ObjectiveTrial(context.trial, partial(answer_from, config, space), take)
-    try:
-        value = read_returned(objective(trial))
-    except Exception as error:
-        if not is_pruned(error):
-            raise
-        value = reported[-1] if reported else math.nan
-    return Report(value, metrics=read_other_metrics("", trial.user_attrs))
+    value = call_objective(objective, trial)
+    return Report(last_value(reported) if value is None else value, metrics=read_other_metrics("", trial.user_attrs))
 
 
 def train_stepwise(config: Config, context: Context, *, objective: Objective, space: Space) -> Iterator[Report]:
@@ -81,14 +76,26 @@ def run_objective(objective: Objective, number: int, answers: Any, steps: Steps,
             hand_over(values[max_steps - 1])
 
     trial = ObjectiveTrial(number, answers, take)
-    try:
-        returned = read_returned(objective(trial))
-    except Exception as error:
-        if not is_pruned(error):
-            raise
-        returned = values[-1] if values else math.nan
+    returned = call_objective(objective, trial)
+    if returned is None:
+        returned = last_value(values)
     if len(values) == max_steps or returned not in values:
         hand_over(returned)
+
+
+def call_objective(objective: Objective, trial: ObjectiveTrial) -> float | None:
+    """Return what the objective returns; None if it raises Optuna's `TrialPruned`."""
+    try:
+        return read_returned(objective(trial))
+    except Exception as error:
+        if is_pruned(error):
+            return None
+        raise
+
+
+def last_value(values: Sequence[float]) -> float:
+    """Return the value of a trial that pruned itself: the last that it reported, or nan, which counts as diverged."""
+    return values[-1] if values else math.nan
 
 
 def answer_from(config: Config, space: Space, name: str, parameter: Parameter, where: str) -> Any:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from shoestring.core.deciding.decision import Why
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.budget import Budget, Prices, read_duration_s
 from shoestring.core.ledger.entries import Cost, Entry, Order
@@ -21,7 +22,7 @@ from shoestring.core.values import checks
 from shoestring.core.values.randomness import stream
 from shoestring.core.values.text import count
 from shoestring.errors import BudgetError, RunnerError, ShoestringError, SpaceError, warn
-from shoestring.integrations.objective.calls import REMEDY, is_pruned, make_training_code, read_returned
+from shoestring.integrations.objective.calls import REMEDY, call_objective, last_value, make_training_code
 from shoestring.integrations.objective.finding import (
     Call,
     complete_config,
@@ -146,33 +147,25 @@ def tune_objective(
     >>> len(study.trials), abs(study.best.config["x"] - 2) < 1
     (30, True)
     """
-    began = time.monotonic()
+    began, deadline_s = time.monotonic(), read_duration_s(deadline, "deadline")
     if max_steps is not None:
         max_steps = checks.check_whole("max_steps", max_steps, 1, "the values that a full training reports")
     checks.check_configs("initial", initial)
     options = RunOptions(
-        workers=workers,
-        runner=runner,
-        devices=devices,
-        live=live,
-        deadline=deadline,
-        callbacks=callbacks,
-        progress=progress,
+        workers=workers, runner=runner, devices=devices, live=live, callbacks=callbacks, progress=progress
     )
     stored = None if store is None else open_store(store).load(checks.check_study_name(name))
-    workers = options.device_count if workers is None else workers
-    target = describe_code(objective) | make_location_entry(checkpoints)
-    request = StudyRequest(
-        space=_ANY_SPACE,
-        budget=budget,
-        direction=direction,
-        policy=policy,
-        settings=settings,
-        seed=seed,
-        workers=workers,
-        prices=prices,
-        target=target,
-    )
+    wanted_study: dict[str, Any] = {
+        "budget": budget,
+        "direction": direction,
+        "policy": policy,
+        "settings": settings,
+        "seed": seed,
+        "workers": options.device_count if workers is None else workers,
+        "prices": prices,
+        "target": describe_code(objective) | make_location_entry(checkpoints),
+    }
+    request = StudyRequest(space=_ANY_SPACE, **wanted_study)
     request.complete(stored)  # raises an error for a wrong argument, before anything is trained
     calls: list[Call] = []
     if stored is not None:
@@ -180,27 +173,11 @@ def tune_objective(
     elif space is not None:
         wanted, steps = space, max_steps or 1
     else:
-        seed = request.new_study.seed
-        calls = _Finder(objective, Budget(budget), options, max_steps, seed).find(initial)
+        wanted_study["seed"] = seed = request.new_study.seed
+        calls = _Finder(objective, Budget(budget), options, max_steps, seed).find(initial, deadline_s)
         wanted, steps = make_space(calls), max_steps or count_reports(calls)
-        if (deadline_s := read_duration_s(deadline, "deadline")) is not None:
-            options = replace(options, deadline=max(0.0, deadline_s - (time.monotonic() - began)))
     space = wanted if isinstance(wanted, Space) else Space.from_dict(wanted)
-    begin = partial(
-        Study.begin,
-        space,
-        budget,
-        name=name,
-        max_steps=steps,
-        direction=direction,
-        policy=policy,
-        settings=settings,
-        seed=seed,
-        workers=workers,
-        prices=prices,
-        initial=initial,
-        target=target,
-    )
+    begin = partial(Study.begin, space, name=name, max_steps=steps, initial=initial, **wanted_study)
 
     def begin_with_calls(**where: Any) -> Study:
         study = begin(**where)
@@ -209,6 +186,8 @@ def tune_objective(
             study.journal.append_newest(lambda ledger: entries)
         return study
 
+    if deadline_s is not None:
+        options = replace(options, deadline=max(0.0, deadline_s - (time.monotonic() - began)))
     code = make_training_code(objective, space, steps)
     study = begin_and_run(begin_with_calls, name, store, code, options)
     _warn_of_wrong_space(study)
@@ -224,9 +203,9 @@ class _Finder:
         self.objective, self.budget, self.options, self.max_steps = objective, budget, options, max_steps
         self.seed, self.calls = seed, list[Call]()
 
-    def find(self, initial: Sequence[Config]) -> list[Call]:
+    def find(self, initial: Sequence[Config], deadline_s: float | None) -> list[Call]:
         """Return the calls. The first tries the first of the initial configs."""
-        deadline_s, began, tried = read_duration_s(self.options.deadline, "deadline"), time.monotonic(), set[str]()
+        began, tried = time.monotonic(), set[str]()
         while (plan := self._plan(tried)) is not None:
             is_late = deadline_s is not None and time.monotonic() - began >= deadline_s
             if self.calls and (is_late or self._spent() + self._price_of_call() > _MAX_SHARE * self.budget.total):
@@ -343,14 +322,10 @@ def _call(objective: Callable[[Any], Any], call: Call, steps: Steps) -> None:
         steps.report(value, metrics=read_other_metrics("", trial.user_attrs))
 
     trial = ObjectiveTrial(call.number, call.answer, take)
-    try:
-        returned = read_returned(objective(trial))
-        call.has_returned = True
-    except Exception as error:
-        if not is_pruned(error):
-            raise
-        returned = call.values[-1] if call.values else math.nan
-    call.values[-1:] = [returned]  # the last step, or the only one, has the returned value
+    returned = call_objective(objective, trial)
+    call.has_returned = returned is not None
+    # The last step, or the only one, has the returned value.
+    call.values[-1:] = [last_value(call.values) if returned is None else returned]
     call.metrics[len(call.values) - 1 :] = [read_other_metrics("", trial.user_attrs)]
 
 
@@ -360,7 +335,7 @@ def _entries_of(calls: Sequence[Call], space: Space, max_steps: int) -> Iterator
     for call in calls:
         values = call.values[:max_steps] if call.failure is None else call.values[: max_steps - 1]
         until = len(values) + (call.failure is not None)
-        why = {"phase": "finding the parameters", "compared": 0}
+        why: Why = {"phase": "finding the parameters", "compared": 0}
         order = Order(
             number=call.number,
             trial=call.number,
