@@ -17,9 +17,7 @@ from typing import Any
 from shoestring.core.values.checks import is_plain, to_plain
 from shoestring.core.values.strict_json import dumps
 
-_MAX_TEXT_CHARS = (
-    200  # a config is stored with every order; of a longer text the ledger has the beginning and a checksum
-)
+_MAX_TEXT_CHARS = 200  # a config is stored with every order; a longer text is cut, and gets a checksum
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the default `repr`; it differs between processes
 _LITERALS = ("tuple", "list", "dict", "set", "bytes")  # types whose text can be read back
 
