@@ -135,6 +135,7 @@ def test_integers_come_back_exactly(numbers: list[int], log: bool) -> None:
 @examples(120, thorough=1000)
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**4), st.integers(1, 10**6), st.integers(-9, 3), st.data())
 @example(1, 1, 10, -1, None)
+@example(1, 2, 1, -1, None)
 def test_multiples_of_a_step_come_back_exactly(low: int, step: int, steps: int, power: int, data: Any) -> None:
     """Each value is the float nearest to the decimal that a person would write."""
     written = [f"{low + k * step}e{power}" for k in (0, steps, steps + 1)]

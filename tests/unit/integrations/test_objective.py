@@ -208,6 +208,7 @@ def test_a_trial_has_what_an_objective_needs() -> None:
             trial.suggest_int("one", 3, 3),
             trial.suggest_float("wide_step", 0, 1, step=4),
             trial.suggest_int("even", 2, 40, step=2),
+            trial.suggest_float("two", 0.1, 0.3, step=0.2),
         ]
         shape = trial.suggest_categorical("shape", [(1, 2), None, len])
         trial.set_user_attr("text", "a")
@@ -218,11 +219,12 @@ def test_a_trial_has_what_an_objective_needs() -> None:
 
     study = tune_quietly(objective, "9 epochs", seed=0)
     assert [number for number, *_ in seen] == list(range(9))
-    assert seen[0][1].keys() == {"u", "l", "d", "one", "wide_step", "even", "shape"}
+    assert seen[0][1].keys() == {"u", "l", "d", "one", "wide_step", "even", "two", "shape"}
     assert (seen[0][1]["one"], seen[0][1]["wide_step"]) == (3, 0.0)
     assert seen[0][2:] == ({"text": "a"}, False)
     assert study.ledger.space.parameters["shape"].describe()["choice"] == ["(1, 2)", None, "len"]
     assert study.ledger.space.parameters["one"] == Constant(3)
+    assert study.ledger.space.parameters["two"].size == 2
 
 
 # studies -------------------------------------------------------------------------------------------------------------

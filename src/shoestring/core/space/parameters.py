@@ -158,6 +158,11 @@ class _Varying(_Parameter):
         raise NotImplementedError
 
 
+def has_room(low: float, high: float, step: float) -> bool:
+    """Return whether a step fits between two bounds, as decimals: 0.1 to 0.3 has room for 0.2, although 0.3 - 0.1 < 0.2."""
+    return Decimal(repr(step)) <= Decimal(repr(high)) - Decimal(repr(low))
+
+
 @dataclass(frozen=True, slots=True)
 class _Range(_Varying):
     """What floats and integers have in common: two bounds, perhaps a log scale, a step, and a mark of the cost."""
@@ -191,7 +196,7 @@ class _Range(_Varying):
                 return f"step = {self.step!r} must be above 0"
             if self.log:
                 return f"step = {self.step!r} does not go with a log scale: remove step, or drop log"
-            if self.step > self.high - self.low:
+            if not has_room(self.low, self.high, self.step):
                 return (
                     f"step = {self.step!r} is above high - low, so only {self.low!r} is left; lower it or use constant"
                 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter
+from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter, has_room
 from shoestring.core.values.checks import is_whole, to_plain
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import RunnerError, SpaceError
@@ -234,9 +234,10 @@ class ObjectiveTrial:
 
 
 def _float(low: float, high: float, *, step: float | None = None, log: bool = False) -> Parameter:
-    if low == high or (step is not None and step > high - low > 0 and not log):
-        return Constant(float(low))
-    return Float(low, high, log, step=step)
+    parameter = Float(low, high, log, step=step)
+    can_step = isinstance(parameter.step, int | float) and parameter.step > 0 and not log and low < high
+    is_single = low == high or (can_step and not has_room(parameter.low, parameter.high, parameter.step or 0))
+    return Constant(float(low)) if is_single else parameter
 
 
 def raise_changed(name: str, before: str, now: str, where: str) -> NoReturn:
