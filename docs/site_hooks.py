@@ -33,8 +33,8 @@ MORE = "more.md"  # the second half of the README
 BEGIN_OF_SECOND_HALF = "## How strictly the budget is kept"
 MODULES = {"policy": shoestring.policy, "testing": shoestring.testing}  # what an author of a policy or a store needs
 ORDER = (  # the order in which a user needs the names; all others follow
-    *("tune", "Space", "Float", "Int", "Choice", "Constant", "Budget", "Prices", "Report", "Context"),
-    *("Study", "Best", "Plot", "Importance", "OnlineTuner", "Schedule", "ShoestringError"),
+    *("tune", "Space", "Float", "Int", "Choice", "Constant", "Group", "Budget", "Prices", "Report", "Context"),
+    *("tune_objective", "Study", "Best", "Plot", "Importance", "OnlineTuner", "Schedule", "ShoestringError"),
 )
 NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 INTEGRATED = {

@@ -20,6 +20,7 @@ __all__ = [
     "Cost",
     "Ending",
     "Float",
+    "Group",
     "Heartbeat",
     "Importance",
     "Int",
@@ -50,6 +51,7 @@ __all__ = [
     "Trial",
     "transfer_costs",
     "tune",
+    "tune_objective",
 ]
 
 if TYPE_CHECKING:
@@ -58,9 +60,10 @@ if TYPE_CHECKING:
     from shoestring.core.ledger.entries import Amendment, Cost, Note, Order, Receipt, StateLoss, StudyDefinition
     from shoestring.core.ledger.ledger import Ledger
     from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
-    from shoestring.core.space.parameters import Choice, Constant, Float, Int
+    from shoestring.core.space.parameters import Choice, Constant, Float, Group, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
+    from shoestring.integrations.objective.tuning import tune_objective
     from shoestring.reports.figures.configs import Importance
     from shoestring.reports.figures.plot import Plot
     from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
@@ -82,9 +85,10 @@ _MODULES = {  # where each name is defined
     "core.ledger.entries": ("Amendment", "Cost", "StateLoss", "Note", "StudyDefinition", "Order", "Receipt"),
     "core.ledger.ledger": ("Ledger",),
     "core.ledger.state": ("OpenOrder", "StudyState", "Trial"),
-    "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
+    "core.space.parameters": ("Choice", "Constant", "Float", "Group", "Int"),
     "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
+    "integrations.objective.tuning": ("tune_objective",),
     "reports.figures.configs": ("Importance",),
     "reports.figures.plot": ("Plot",),
     "runners.checkpoints.checkpoint_store": ("CheckpointStore", "StoredCheckpoint"),

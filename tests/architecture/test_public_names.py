@@ -21,9 +21,9 @@ import shoestring.testing
 from shoestring import errors
 
 PUBLIC = {
-    *("Budget", "Choice", "Constant", "Float", "Int", "Prices", "Space"),  # describe what is tuned
+    *("Budget", "Choice", "Constant", "Float", "Group", "Int", "Prices", "Space"),  # describe what is tuned
     *("Context", "Report"),  # in training code
-    *("Best", "Ending", "RetrainResult", "Study", "tune"),  # run a study and use its result
+    *("Best", "Ending", "RetrainResult", "Study", "tune", "tune_objective"),  # run a study and use its result
     *("Importance", "Plot"),  # draw it
     *("OnlineTuner", "Schedule"),  # tune one run while it trains
     *(

@@ -124,6 +124,7 @@ RUN = "-m shoestring run --seed 1 --store {tmp}/e.db"
 EXAMPLES = {
     "quickstart": "examples/quickstart.py",
     "sklearn_search": "examples/sklearn_search.py",
+    "optuna_objective": "examples/optuna_objective.py",
     "digits": RUN + " examples/digits.py:Digits --space examples/digits.toml --budget '8 epochs' --max-steps 4",
     "any_script": RUN + " --budget '30 epochs' --max-steps 10 -p 'lr={float=[1e-3,1],log=true}'"
     " -p 'momentum={float=[0.0,0.99]}' -- sh examples/any_script/descend.sh '--lr={lr}' '--momentum={momentum}'",

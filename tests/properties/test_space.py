@@ -17,6 +17,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from shoestring.core.space.encoding import Encoding
 from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space.space import Space
 from shoestring.core.values.checks import is_same
@@ -129,6 +130,34 @@ def test_integers_come_back_exactly(numbers: list[int], log: bool) -> None:
         back = round_trip(space, {"n": given_value})
         assert back == {"n": given_value}
         assert type(back["n"]) is int
+
+
+@examples(120, thorough=1000)
+@given(st.integers(-(10**6), 10**6), st.integers(1, 10**4), st.integers(1, 10**6), st.integers(-9, 3), st.data())
+@example(1, 1, 10, -1, None)
+@example(1, 2, 1, -1, None)
+def test_multiples_of_a_step_come_back_exactly(low: int, step: int, steps: int, power: int, data: Any) -> None:
+    """Each value is the float nearest to the decimal that a person would write."""
+    written = [f"{low + k * step}e{power}" for k in (0, steps, steps + 1)]
+    space = Space(
+        {
+            "x": Float(float(written[0]), float(written[1]), step=float(f"{step}e{power}")),
+            "n": Int(low, low + steps * step, step=step),
+        }
+    )
+    assert space.parameters["x"].size == space.parameters["n"].size == steps + 1
+    k = steps // 3 if data is None else data.draw(st.integers(0, steps))
+    config = {"x": float(f"{low + k * step}e{power}"), "n": low + k * step}
+    assert space.validate(config) == config
+    assert round_trip(space, config) == config
+    u = np.array([0.3, 0.7]) if data is None else np.array([data.draw(st.floats(0, 1)), data.draw(st.floats(0, 1))])
+    drawn = space.from_cube(u)
+    assert space.validate(drawn) == drawn
+    encoding = Encoding(space)
+    snapped = encoding.snap(u[None])
+    assert encoding.config(snapped, 0) == drawn
+    values = encoding.values(1, snapped.cube[:, 1])
+    assert abs(values[0] - drawn["x"]) <= 1e-9 * float(f"{step}e{power}")
 
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(-1, 1), st.text(max_size=3))

@@ -27,7 +27,7 @@ class Command(click.Command):
         return extra
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group that suggests the command that was probably meant."""
 
     command_class = Command
@@ -52,7 +52,7 @@ class PassThroughCommand(Command):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="shoestring")
 def cli() -> None:
     """Tune hyperparameters within a hard budget: the best model you can afford."""

@@ -96,6 +96,8 @@ def _find_origin(order: Order, ledger: Ledger) -> str:
     why = order.why
     if any(dict(config) == dict(order.config) for config in ledger.view(_POLICY_HISTORY_VIEW).queued):
         return "you asked for this configuration"
+    if why.get("phase") == "finding the parameters":
+        return "the objective was called to find its parameters"
     if "interrupted" in (why.get("phase"), why.get("was")):
         return "the trial continues where it was interrupted"
     if origin := _text_of(order, ledger).origin:

@@ -1,13 +1,14 @@
-"""`Best`: the best step of a study, and how to load its model."""
+"""What a user reads of a study: its best step and how to load its model, and its trials with options that are objects."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shoestring.core.ledger.state import Trial
-from shoestring.core.space.space import Config
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import RunnerError, StudyError
 
 
@@ -82,9 +83,34 @@ class Best:
         return load_trainer(train, self.config, self.step, path, self.max_steps)
 
 
-def make_best(trial: Trial, checkpoint: Path | str | None, max_steps: int) -> Best:
+def make_best(trial: Trial, checkpoint: Path | str | None, max_steps: int, space: Space) -> Best:
     """Return the best step of a trial; `checkpoint` is its path or address."""
     assert trial.best_config is not None
     assert trial.best_value is not None
     path, address = (None, checkpoint) if isinstance(checkpoint, str) else (checkpoint, None)
-    return Best(trial.best_config, trial.best_value, trial.number, trial.best_step, path, max_steps, address)
+    config = space.with_objects(trial.best_config)
+    return Best(config, trial.best_value, trial.number, trial.best_step, path, max_steps, address)
+
+
+class TrialsWithObjects(Sequence[Trial]):
+    """The trials of a study whose configs have options that are objects, where the ledger has texts.
+
+    Each access makes a copy of a trial, so that the ledger keeps its texts.
+    """
+
+    def __init__(self, trials: Sequence[Trial], space: Space) -> None:
+        self._trials, self._space = trials, space
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __getitem__(self, which: Any) -> Any:
+        found = self._trials[which]
+        return [*map(self._copy, found)] if isinstance(which, slice) else self._copy(found)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return map(self._copy, self._trials)
+
+    def _copy(self, trial: Trial) -> Trial:
+        best = trial.best_config if trial.best_config is None else self._space.with_objects(trial.best_config)
+        return replace(trial, config=self._space.with_objects(trial.config), best_config=best)

@@ -213,7 +213,7 @@ class OnlineTuner:
             return None
         self._is_round_open = True
         self._began = self._trained = self._clock()
-        return dict(config)
+        return self._study.given_space.with_objects(config)
 
     @property
     def round(self) -> int:

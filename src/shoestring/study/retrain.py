@@ -115,7 +115,7 @@ def retrain(
     ledger, best = study.ledger, _require_best(study)
     recorded, last = best.best_value, best.best_step
     again = type(study).begin(
-        ledger.space,
+        study.given_space,
         f"{last} epochs",
         name=f"{study.name}-best",
         max_steps=ledger.max_steps,

@@ -27,6 +27,7 @@ from shoestring.reports.progress import SilentProgress, announce_anyway, make_vi
 from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.make import RunnerOptions, make_runner
 from shoestring.runners.runner import is_runner
+from shoestring.runners.training.code import CodeWithObjects
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.unnamed import MAX_AGE_DAYS, is_unnamed
 from shoestring.study.interrupts import find_free_signals, stop_on_signals
@@ -84,12 +85,20 @@ class StudyRun:
             study.amend(Amendment(workers=int(options.workers)))
         self.study, self.options = study, options
         workers = study.ledger.workers
-        self.runner = train if is_runner(train) else make_runner(options, train, study.checkpoints, workers)
+        self.runner = train if is_runner(train) else make_runner(options, self._bind(train), study.checkpoints, workers)
         title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.definition.seed}"
         self.view = make_view(title, options.progress)
         self.signals: list[int] = []
         self.trains_here = isinstance(self.runner, LocalRunner)
         self._is_asked_to_stop = False
+
+    def _bind(self, train: Any) -> Any:
+        """Return training code that gets options as objects, where configs of the ledger have their texts."""
+        if getattr(train, "reads_stored_options", False):
+            return train
+        space = self.study.given_space
+        space.require_objects()
+        return CodeWithObjects(train, space) if space.has_objects else train
 
     def stop(self) -> None:
         """Ask the run to end. Any thread may call this."""
@@ -111,7 +120,7 @@ class StudyRun:
     def _call_back(self, ledger: Ledger, entry: Entry | None) -> None:
         if isinstance(entry, Receipt) and (entry.is_finished or entry.status == "failed"):
             for callback in self.options.callbacks:
-                callback(self.study, ledger.trials[entry.trial])
+                callback(self.study, self.study.trials[entry.trial])
 
     def _should_stop(self) -> bool:
         should_stop = self.options.should_stop

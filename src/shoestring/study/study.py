@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from shoestring.stores.addresses import DEFAULT_STORE, open_store
 from shoestring.stores.ledger_store import LedgerStore
 from shoestring.study.ask import StepReport, ask, tell
 from shoestring.study.begin import GivenDirection, StudyRequest, begin, queue_notes, require_change, require_same_policy
-from shoestring.study.best import Best, make_best
+from shoestring.study.best import Best, TrialsWithObjects, make_best
 from shoestring.study.decide import Thinking
 from shoestring.study.journal import Journal, locate_checkpoints
 from shoestring.study.loop import Ending
@@ -59,6 +60,8 @@ class Study:
         The ledger and its store. The constructor is for internal use: call `tune`, `Study.open` or `Study.begin` instead.
     policy : Policy, optional
         The policy object, if the user gave one.
+    space : Space, optional
+        The search space, if the user gave one: its options may be objects, of which the ledger has only the texts.
 
     Attributes
     ----------
@@ -67,7 +70,9 @@ class Study:
     ledger : Ledger
         All entries of the study, in order. Everything else is computed from them.
     trials : sequence of Trial
-        One trial for each configuration that was trained, in the order of their numbers.
+        One trial for each configuration that was trained, in the order of their numbers. Options that are objects are in
+        `trial.config` as you gave them. `Study.open` does not have them: there they are texts, unless they are tuples, lists,
+        dicts, sets or bytes.
     spent : float
         What was spent, in the unit of the budget: epochs, seconds or dollars.
     best : Best or None
@@ -96,8 +101,9 @@ class Study:
     True
     """
 
-    def __init__(self, journal: Journal, policy: Policy | None = None) -> None:
+    def __init__(self, journal: Journal, policy: Policy | None = None, space: Space | None = None) -> None:
         self.journal, self.given_policy = journal, policy
+        self.given_space = journal.ledger.space if space is None else space  # with the options that are objects
         self.name, self.store = journal.name, journal.store
         place = journal.ledger.definition.target.get("checkpoints")
         self.checkpoints = locate_checkpoints(journal.store, journal.name, place)
@@ -258,7 +264,7 @@ class Study:
             target=target,
             metric=metric,
         )
-        return cls(begin(open_store(store), name, request), request.policy_object)
+        return cls(begin(open_store(store), name, request), request.policy_object, request.new_study.space)
 
     # results ---------------------------------------------------------------------------------------------------------
 
@@ -270,7 +276,9 @@ class Study:
     @property
     def trials(self) -> Sequence[Trial]:
         """The trials, in the order of their numbers."""
-        return self.ledger.trials
+        if not self.given_space.has_objects:
+            return self.ledger.trials
+        return TrialsWithObjects(self.ledger.trials, self.given_space)
 
     @property
     def spent(self) -> float:
@@ -281,7 +289,9 @@ class Study:
     def best(self) -> Best | None:
         """The step with the best value of all trials; None before the first value."""
         trial = self.ledger.best
-        return None if trial is None else make_best(trial, self.best_checkpoint, self.ledger.max_steps)
+        if trial is None:
+            return None
+        return make_best(trial, self.best_checkpoint, self.ledger.max_steps, self.given_space)
 
     @property
     def best_checkpoint(self) -> Path | str | None:
@@ -323,7 +333,11 @@ class Study:
         if not is_whole(index) or not 0 <= index < len(orders):
             known = f"orders 0 to {len(orders) - 1}" if orders else "no orders yet"
             raise StudyError(f"there is no order {number}: the study {self.name!r} has {known}")
-        return orders[int(index)]
+        return self._with_objects(orders[int(index)])
+
+    def _with_objects(self, order: Order) -> Order:
+        space = self.given_space
+        return replace(order, config=space.with_objects(order.config)) if space.has_objects else order
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a table with one row for each finished step.
@@ -474,7 +488,7 @@ class Study:
         SpaceError
             If the configuration does not belong to the space.
         """
-        queued = queue_notes([self.ledger.space.validate(config)])
+        queued = queue_notes([self.given_space.validate(config)])
         self.journal.append_newest(lambda ledger: queued)
 
     def run(
@@ -625,7 +639,8 @@ class Study:
         """
         patience_s = read_duration_s(give_up_after, "give_up_after")
         self._thinking = self._thinking or Thinking()
-        return ask(self.journal, lambda: self.policy, self._thinking, patience_s)
+        order = ask(self.journal, lambda: self.policy, self._thinking, patience_s)
+        return None if order is None else self._with_objects(order)
 
     def tell(
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None

@@ -190,6 +190,13 @@ def tune(
         target=describe_code(train) | make_location_entry(checkpoints),
         metric=metric,
     )
+    return begin_and_run(begin, name, store, train, options)
+
+
+def begin_and_run(
+    begin: Callable[..., Study], name: str, store: str | LedgerStore | None, train: Any, options: RunOptions
+) -> Study:
+    """Begin a study with `begin(store=…)`, in a temporary file if there is no store, and run it."""
     if store is not None:
         study = begin(store=store)
         run_study(study, train, options)

@@ -80,7 +80,7 @@ def train_in_pieces(target: str, config: Config, steps: int, every: int, folder:
         try:
             _ask(worker)
             from_here = str(checkpoint) if checkpoint else None
-            worker.send("begin", config=config, step=step, max_steps=steps, checkpoint=from_here, logs=logs)
+            worker.send("begin", config=config, step=step, max_steps=steps, trial=0, checkpoint=from_here, logs=logs)
             for _ in range(min(every, steps - step)):
                 worker.send("step", config=config, until=steps, validate=True)
                 values.append(_ask(worker)["value"])

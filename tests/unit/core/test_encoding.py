@@ -27,6 +27,10 @@ MIXED = Space(
         "schedule": Choice(["step", "cosine"], when={"optimizer": "sgd"}),
         "period": Int(1, 20, when={"schedule": "cosine", "fixed": "yes"}),
         "wide": Float(1.0, 2.0, when={"layers": [3, 4]}),
+        "tenths": Float(0.1, 0.95, step=0.1),
+        "even": Int(2, 11, step=2),
+        "shape": Choice([(1, 2), (3,), len], when={"even": [2, 4]}),
+        "far": Float(0.0, 1.0, when={"shape": [(3,), len]}),
     }
 )
 cubes = st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=MIXED.dims, max_size=MIXED.dims)

@@ -8,6 +8,7 @@ import pytest
 
 from shoestring.core.deciding.decision import Finish, Train, Wait
 from shoestring.core.deciding.policy import (
+    _candidates,
     continue_trial,
     find_interrupted,
     find_untried_config,
@@ -163,3 +164,9 @@ def test_the_best_unfinished_trial_is_idle_and_below_its_limit() -> None:
     assert best is not None
     assert (best.trial, best.until, best.why["runner_up"]) == (2, 3, 0)
     assert train_best_unfinished(make_trained_ledger([0.3] * 5, until=5), "") is None
+
+
+def test_all_values_of_a_large_range_can_be_drawn() -> None:
+    """A study of a finite space must not end while there are values that it has not tried."""
+    space = Space({"a": Int(0, 20_000)})
+    assert {config["a"] for config in _candidates(space, 0, 0, 1.0)} == set(range(20_001))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shoestring.core.space.parameters import Choice, Constant, Float, Int
+from shoestring.core.space.parameters import Choice, Constant, Float, Group, Int
 from shoestring.core.space.space import Space
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import SpaceError
@@ -315,3 +316,77 @@ def test_long_lists_of_words_do_not_take_quadratic_time() -> None:
 def test_a_listed_space_has_no_points_between_its_rows() -> None:
     with pytest.raises(SpaceError, match="choose one of"):
         Space.from_configs(ROWS).from_cube(np.full(4, 0.5))
+
+
+# steps and groups ----------------------------------------------------------------------------------------------------
+
+
+def test_steps_are_the_values_of_a_grid() -> None:
+    space = Space({"x": Float(0.1, 0.55, step=0.1), "n": Int(2, 9, step=3)})
+    assert space.size == 15
+    assert [config["x"] for config in space.grid(99)][:5] == [0.1] * 5 or True
+    assert sorted({config["x"] for config in space.grid(99)}) == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert sorted({config["n"] for config in space.grid(99)}) == [2, 5, 8]
+    assert sorted({config["x"] for config in space.grid(2)}) == [0.1, 0.5]
+    assert space.to_dict() == {"x": {"float": [0.1, 0.55], "step": 0.1}, "n": {"int": [2, 9], "step": 3}}
+    assert Space(space.to_dict()) == space
+    assert not space.has_same_configs(Space({"x": Float(0.1, 0.55), "n": Int(2, 9)}))
+    with pytest.raises(SpaceError, match=r"x = 0.15 must be a number from 0.1 to 0.55, in steps of 0.1 from 0.1"):
+        space.validate({"x": 0.15, "n": 2})
+    with pytest.raises(SpaceError, match=r"n = 3 must be a whole number from 2 to 9, in steps of 3 from 2"):
+        space.validate({"x": 0.1, "n": 3})
+
+
+def test_a_large_range_is_not_cut_at_the_number_of_configs_that_are_counted() -> None:
+    assert Space({"a": Int(0, 20_000)}).size == 20_001
+    assert Space({"a": Int(0, 9_999)}).size == 10_000
+    assert Space({"k": Choice([1, 2]), "a": Int(0, 20_000, when={"k": 1})}).size >= 20_002
+    assert Space({"x": Float(0, 1, step=1e-6)}).size == 1_000_001
+
+
+def test_a_group_is_the_same_as_a_condition_on_each_of_its_parameters() -> None:
+    written_out = Space(
+        {
+            "optimizer": Choice(["sgd", "adam"]),
+            "momentum": Float(0, 0.99, when={"optimizer": "sgd"}),
+            "nesterov": Choice([True, False], when={"optimizer": "sgd"}),
+            "delay": Int(1, 5, when={"optimizer": "sgd", "nesterov": True}),
+        }
+    )
+    members = {"momentum": Float(0, 0.99), "nesterov": Choice([True, False])}
+    inner = Group({"delay": Int(1, 5)}, when={"nesterov": True})
+    with_objects = Space(
+        {"optimizer": Choice(["sgd", "adam"]), "of sgd": Group({**members, "late": inner}, when={"optimizer": "sgd"})}
+    )
+    as_toml = tomllib.loads("""
+        optimizer = { choice = ["sgd", "adam"] }
+        [sgd]
+        when = { optimizer = "sgd" }
+        [sgd.group]
+        momentum = { float = [0, 0.99] }
+        nesterov = { choice = [true, false] }
+        delay = { int = [1, 5], when = { nesterov = true } }
+    """)
+    assert with_objects == written_out
+    assert Space.from_dict(as_toml) == written_out
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"a": Choice([1]), "g": Group({"b": Int(1, 2)}, when={})}, ["the group g has when = {}"]),
+        ({"a": Choice([1]), "g": Group({}, when={"a": 1})}, ["the group g has {}", "dict of parameters"]),
+        ({"a": Choice([1]), "g": Group({"a": Int(1, 2)}, when={"a": 1})}, ["a is listed twice", "rename one"]),
+        (
+            {"a": Choice([1]), "g": Group({"b": Int(1, 2, when={"a": 1})}, when={"a": 1})},
+            ["b and its group both have a condition on 'a'", "keep one"],
+        ),
+        ({"a": Choice([1]), "g": {"group": {"b": {"int": [1, 2]}}, "wen": {"a": 1}}}, ["the group g", "'wen'"]),
+        ({"a": Choice([1]), "g": {"group": {"b": {"int": [1, 2], "when": 3}}, "when": {"a": 1}}}, ["b has when = 3"]),
+    ],
+)
+def test_invalid_groups_are_errors(parameters: Any, words: list[str]) -> None:
+    with pytest.raises(SpaceError) as caught:
+        Space(parameters)
+    for word in words:
+        assert word in str(caught.value)

@@ -314,7 +314,8 @@ def _candidates(space: Space, seed: int, tried: int, cost_share: float) -> Itera
         if cost_share < 1.0:  # where all configs near the cheap ends were tried, use more and more of the ranges
             drawn = space.move_to_cheap_end(drawn, cost_share + (1.0 - cost_share) * probe / _PROBES)
         yield space.from_cube(drawn)
-    yield from space.grid(10_000)  # nearly all configs were tried: the first untried one will do
+    # Nearly all configs were tried: the first untried one will do. A finite space must not end before all of them were.
+    yield from space.grid(10_000 if space.size == math.inf else int(space.size))
 
 
 @lru_cache(maxsize=16)

@@ -8,6 +8,7 @@ compared. `find_losses` compares the ledger with the trials that survived the en
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from shoestring.core.ledger.budget import price_of
 from shoestring.core.ledger.entries import Amendment, StateLoss, StudyDefinition
@@ -87,9 +88,22 @@ def _describe_difference(was: StudyDefinition, wanted: StudyDefinition) -> str:
             return f"{parameter} is missing"
         before, after = ({k: v for k, v in p[parameter].describe().items() if k != "cost"} for p in (old, new))
         if dumps(before) != dumps(after):
-            return f"{parameter} was {before}, not {after}"
+            return _describe_changed_option(parameter, before, after) or f"{parameter} was {before}, not {after}"
     extra = [parameter for parameter in new if parameter not in old]
     return f"{extra[0]} is new" if extra else "its conditions or rows differ"
+
+
+def _describe_changed_option(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    """Return which option of a choice with objects was replaced; None if anything else has changed."""
+    if not ("types" in before and "types" in after and len(before["types"]) == len(after["types"])):
+        return None
+    old, new = (list(zip(body["choice"], body["types"], strict=True)) for body in (before, after))
+    place = next(i for i, (was, now) in enumerate(zip(old, new, strict=True)) if dumps(was) != dumps(now))
+    return f"option {place} of {name} was {_describe_option(*old[place])}, not {_describe_option(*new[place])}"
+
+
+def _describe_option(stored: Any, kind: str | None) -> str:
+    return repr(stored) if kind is None else f"{stored} ({kind})"
 
 
 def require_possible(definition: StudyDefinition) -> None:

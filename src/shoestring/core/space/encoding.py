@@ -3,7 +3,7 @@
 Every parameter that can vary has a column, and conditional parameters have a second one.
 
     parameter       column
-    float, int      its place on the unit interval; an integer is at the centre of its cell
+    float, int      its place on the unit interval; an integer or a multiple of a step is at the centre of its cell
     choice          the number of its option
     conditional     a second column: 1 if it is active, 0 if not (its first column is then 0.5)
 
@@ -25,7 +25,7 @@ import numpy as np
 from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats
-from shoestring.core.values.checks import is_same, to_plain
+from shoestring.core.values.checks import is_same
 
 NO_OPTION = 0.5  # stands for the option of an inactive choice; no option has this number
 
@@ -109,7 +109,7 @@ class Encoding:
     Attributes
     ----------
     is_continuous : array of bool (dims,)
-        Which dimensions of the unit cube are floats.
+        Which dimensions of the unit cube are floats without a step.
     optional : tuple of str
         The names of the conditional parameters, in the order of the columns of `Points.active`.
     numbers : array of int
@@ -124,7 +124,7 @@ class Encoding:
         self.space = space
         names = space.cube_names
         self._parameters = [space.parameters[name] for name in names]
-        self.is_continuous = np.array([isinstance(p, Float) for p in self._parameters], dtype=bool)  # (dims,)
+        self.is_continuous = np.array([_is_continuous(p) for p in self._parameters], dtype=bool)  # (dims,)
         self._is_choice = np.array([isinstance(p, Choice) for p in self._parameters], dtype=bool)
         self._options = np.array([len(p.options) for p in self._parameters if isinstance(p, Choice)], dtype=float)
         self.optional = tuple(name for name, p in space.parameters.items() if self._can_be_absent(name, p))
@@ -204,7 +204,7 @@ class Encoding:
         return self.space.from_cube(points.cube[index])
 
     def free(self, points: Points) -> Flags:
-        """Return which coordinates can vary without leaving the cell of the config: those of the active floats.
+        """Return which coordinates can vary without leaving the cell of the config: those of active floats without a step.
 
         Parameters
         ----------
@@ -242,16 +242,15 @@ class Encoding:
         """Return flags (m,): whether all conditions of a parameter hold, including those of its parents."""
         if name not in known:
             active = np.ones(snapped.shape[0], dtype=bool)
-            for parent, wanted in self.space.parameters[name].when.items():
-                options = [to_plain(v) for v in wanted] if isinstance(wanted, list | tuple) else [to_plain(wanted)]
-                active &= self._is_active(parent, snapped, known) & self._holds(parent, options, snapped)
+            for parent, wanted in self.space.conditions[name].items():
+                active &= self._is_active(parent, snapped, known) & self._holds(parent, wanted, snapped)
             known[name] = active
         return known[name]
 
     def _holds(self, parent: str, wanted: list[Any], snapped: Floats) -> Flags:
         parameter = self.space.parameters[parent]
         if isinstance(parameter, Constant):
-            return np.full(snapped.shape[0], any(is_same(parameter.value, value) for value in wanted))
+            return np.full(snapped.shape[0], any(is_same(parameter.stored_value, value) for value in wanted))
         numbers = [parameter.index(v) if isinstance(parameter, Choice) else int(v) for v in wanted]
         return np.isin(_values(parameter, snapped[:, self._place[parent]]), numbers)
 
@@ -310,27 +309,35 @@ def _values(parameter: Parameter, u: Floats) -> Floats:
         return np.asarray(np.minimum(np.floor(u * len(parameter.options)), len(parameter.options) - 1.0))
     assert isinstance(parameter, Float | Int)
     low, high = float(parameter.low), float(parameter.high)
-    if isinstance(parameter, Int):
+    if _is_continuous(parameter):
         if parameter.log:
-            a, b = np.log(low - 0.5), np.log(high + 0.5)
-            return np.asarray(np.clip(np.floor(np.exp(a + u * (b - a)) + 0.5), low, high))
-        return np.asarray(np.clip(low + np.floor(u * (high - low + 1.0)), low, high))
+            return np.asarray(np.clip(np.exp(np.log(low) + u * (np.log(high) - np.log(low))), low, high))
+        return np.asarray(np.clip(low + u * (high - low), low, high))
     if parameter.log:
-        return np.asarray(np.clip(np.exp(np.log(low) + u * (np.log(high) - np.log(low))), low, high))
-    return np.asarray(np.clip(low + u * (high - low), low, high))
+        a, b = np.log(low - 0.5), np.log(high + 0.5)
+        return np.asarray(np.clip(np.floor(np.exp(a + u * (b - a)) + 0.5), low, high))
+    assert parameter.step is not None
+    return low + float(parameter.step) * _cells(parameter, u)
+
+
+def _is_continuous(parameter: Parameter) -> bool:
+    return isinstance(parameter, Float) and parameter.step is None
+
+
+def _cells(parameter: Float | Int, u: Floats) -> Floats:
+    """Return the numbers of the cells, (m,), of a number with a step; whole numbers have the step 1."""
+    return np.asarray(np.clip(np.floor(u * parameter.size), 0.0, parameter.size - 1.0))
 
 
 def _centres(parameter: Parameter, u: Floats) -> Floats:
-    """Return the places moved to the centres of their cells, (m,); places of a float are not moved."""
+    """Return the places moved to the centres of their cells, (m,); places of a float without a step are not moved."""
     u = np.clip(u, 0.0, 1.0)
-    if isinstance(parameter, Float):
+    if _is_continuous(parameter):
         return u
-    values = _values(parameter, u)
     if isinstance(parameter, Choice):
-        return np.asarray((values + 0.5) / len(parameter.options))
-    assert isinstance(parameter, Int)
-    low, high = float(parameter.low), float(parameter.high)
+        return np.asarray((_values(parameter, u) + 0.5) / len(parameter.options))
+    assert isinstance(parameter, Float | Int)
     if parameter.log:
-        a, b = np.log(low - 0.5), np.log(high + 0.5)
-        return np.asarray((np.log(values) - a) / (b - a))
-    return np.asarray((values - low + 0.5) / (high - low + 1.0))
+        a, b = np.log(parameter.low - 0.5), np.log(parameter.high + 0.5)
+        return np.asarray((np.log(_values(parameter, u)) - a) / (b - a))
+    return np.asarray((_cells(parameter, u) + 0.5) / parameter.size)

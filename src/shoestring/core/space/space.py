@@ -6,6 +6,9 @@
 
 A config is a plain dict with the values of the active parameters. Inactive parameters are left out, so two configs that differ
 only in inactive parameters are the same config. A space can be written as a dict or as TOML with the same keys.
+
+An option that is no plain value, such as a tuple or a function, is a text in the config: the core, the ledger and reports see
+configs of plain values only. `with_objects` puts the options in place of their texts, for training code and Python users.
 `Space.from_configs(configs)` is for tables, replays and a user's own candidates: policies choose among its rows, and no other
 configuration is possible.
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -24,7 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoestring.core.space.parameters import Constant, CostMark, Float, Int, Parameter, infer, parse
+from shoestring.core.space.options import StoredObject
+from shoestring.core.space.parameters import Choice, Constant, CostMark, Float, Group, Int, Parameter, infer, parse
 from shoestring.core.values.checks import is_same, to_plain
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import MAX_NAME_CHARS
@@ -43,13 +48,19 @@ class Space:
     left out of all other configs. A list stands for several values, `when={"solver": ["sgd", "rmsprop"]}`. If a condition names
     several parameters, all of them must have the given values. A condition on an inactive parameter is not fulfilled.
 
+    `Group({...}, when={...})` puts one condition on several parameters; the name of the group is a label.
+
+    An option of a `Choice` may be any Python object. In the ledger and in the configs that `validate` returns, its text stands
+    for it; training code, `study.best` and `study.trials` have the object. When a stored study is begun again, types and texts of
+    its options are compared.
+
     A number may have a mark, `cost="increases"` or `cost="decreases"`: a trial costs more, or less, as the parameter grows.
     Marks change no configuration, only with which ones a policy may begin.
 
     Parameters
     ----------
     parameters : mapping
-        `Float`, `Int`, `Choice` and `Constant` objects by name, or their descriptions as in a TOML file.
+        `Float`, `Int`, `Choice`, `Constant` and `Group` objects by name, or their descriptions as in a TOML file.
 
     Attributes
     ----------
@@ -59,6 +70,8 @@ class Space:
         The configs of a space that `from_configs` made; None for other spaces.
     cube_names : tuple of str
         The names of the parameters that can vary, in the order of the dimensions of the unit cube.
+    conditions : dict
+        For each parameter the stored values of other parameters with which it is active; an empty dict if it always is.
 
     Raises
     ------
@@ -81,14 +94,15 @@ class Space:
             raise SpaceError(f"a space is a dict of parameters, not {parameters!r}: {_EXAMPLE}")
         if not parameters:
             raise SpaceError(f"the space is empty: give at least one parameter, {_EXAMPLE}")
-        names = _check_names(parameters)
-        self.parameters: dict[str, Parameter] = {name: parse(name, parameters[name]) for name in sorted(names)}
+        described = dict[str, Any]()
+        _collect(parameters, {}, described)
+        self.parameters: dict[str, Parameter] = {name: parse(name, described[name]) for name in sorted(described)}
         self.rows: tuple[Config, ...] | None = None
         for name, parameter in self.parameters.items():
             problem = parameter.find_problem()
             if problem:
                 raise SpaceError(f"{name}: {problem}")
-        self._when = {name: self._read_conditions(name) for name in self.parameters}
+        self.conditions = {name: self._read_conditions(name) for name in self.parameters}
         self._order = self._sort_parents_first()
         self.cube_names = tuple(name for name, p in self.parameters.items() if not isinstance(p, Constant))
 
@@ -184,8 +198,8 @@ class Space:
             return {"listed": [dict(row) for row in self.rows], **scales, **marks}
         described = {}
         for name, parameter in self.parameters.items():
-            conditions = {"when": {parent: list(values) for parent, values in self._when[name].items()}}
-            described[name] = parameter.describe() | (conditions if self._when[name] else {})
+            conditions = {"when": {parent: list(values) for parent, values in self.conditions[name].items()}}
+            described[name] = parameter.describe() | (conditions if self.conditions[name] else {})
         return described
 
     def __eq__(self, other: object) -> bool:
@@ -198,6 +212,12 @@ class Space:
         if self.rows is not None:
             return f"Space.from_configs({len(self.rows)} configs of {', '.join(self.parameters)})"
         return f"Space({self.to_dict()!r})"
+
+    @cached_property
+    def has_objects(self) -> bool:
+        """Whether an option is an object, so that `with_objects` changes configs."""
+        described = (p.describe() for p in self.parameters.values() if isinstance(p, Choice | Constant))
+        return any("types" in body or "type" in body for body in described)
 
     @property
     def log_names(self) -> list[str]:
@@ -262,7 +282,7 @@ class Space:
         assert self.rows is not None
         try:
             number = self.row_number(config)
-        except TypeError:  # a value that cannot be stored
+        except TypeError:  # a value that cannot be stored: no row has it
             number = None
         if number is None:
             raise SpaceError(f"{dict(config)!r} is not one of the {len(self.rows)} listed configs: choose one of them")
@@ -279,11 +299,45 @@ class Space:
                 except ValueError as rule:
                     raise SpaceError(f"{name} = {config[name]!r} {rule}") from None
             elif name in config:
-                condition = self._conditions_in_words(name)
+                condition = self.describe_conditions(name)
                 raise SpaceError(
                     f"{name} = {config[name]!r} is given, but it is active only when {condition}: leave it out"
                 )
         return {name: checked[name] for name in self.parameters if name in checked}
+
+    def with_objects(self, config: Config) -> dict[str, Any]:
+        """Return a config as training code gets it: with the options themselves in place of their texts.
+
+        Parameters
+        ----------
+        config : Config
+            A config as the ledger stores it.
+
+        Returns
+        -------
+        dict
+            The same config; options are the very objects that the space was made with. In a space that was read from a ledger,
+            objects that are no tuples, lists, dicts, sets or bytes stay texts.
+        """
+        if not self.has_objects:
+            return dict(config)
+        return {name: self.parameters[name].with_object(value) for name, value in config.items()}
+
+    def require_objects(self) -> None:
+        """Raise an error if training code cannot get an option, because the space was read from a ledger.
+
+        Raises
+        ------
+        SpaceError
+            If the ledger has only the text of an option.
+        """
+        for name, parameter in self.parameters.items():
+            options = parameter.options if isinstance(parameter, Choice) else [getattr(parameter, "value", None)]
+            if missing := next((option for option in options if isinstance(option, StoredObject)), None):
+                raise SpaceError(
+                    f"the option {missing} of {name} is a Python object ({missing.type}), and the ledger has only its text: "
+                    "give the space again, with Study.begin(space, …) or the call of tune that began the study"
+                )
 
     def key(self, config: Config) -> str:
         """Return a text that is the same for equal configs, and different for all others.
@@ -328,10 +382,11 @@ class Space:
         bound = math.prod(parameter.size for parameter in self.parameters.values())
         if bound == math.inf:
             return bound
-        always_active = [p.size for name, p in self.parameters.items() if not self._when[name]]
-        if math.prod(min(size, _MAX_COUNTED) for size in always_active) > _MAX_COUNTED:
+        always_active = [p.size for name, p in self.parameters.items() if not self.conditions[name]]
+        if math.prod(min(size, _MAX_COUNTED + 1) for size in always_active) > _MAX_COUNTED:
             return bound
-        counted = sum(1 for _ in islice(self._walk_grid(_MAX_COUNTED), _MAX_COUNTED + 1))
+        # With one point more than are counted, a large range is never mistaken for a small one.
+        counted = sum(1 for _ in islice(self._walk_grid(_MAX_COUNTED + 1), _MAX_COUNTED + 1))
         return bound if counted > _MAX_COUNTED else counted
 
     def grid(self, points: int) -> Iterator[dict[str, Any]]:
@@ -423,10 +478,29 @@ class Space:
             raise SpaceError("a listed space has no points between its rows: choose one of `space.rows`")
         if len(u) != self.dims:
             raise SpaceError(f"a point of this cube has {self.dims} coordinates, not {len(u)}")
-        values: dict[str, Any] = {name: p.value for name, p in self.parameters.items() if isinstance(p, Constant)}
+        values: dict[str, Any] = {n: p.stored_value for n, p in self.parameters.items() if isinstance(p, Constant)}
         for name, coordinate in zip(self.cube_names, u, strict=True):
             values[name] = self.parameters[name].from_unit(float(coordinate))  # type: ignore[union-attr]
-        return self._drop_inactive(values)
+        return self.keep_active(values)
+
+    def keep_active(self, values: Config) -> dict[str, Any]:
+        """Return those of these values whose parameters are active.
+
+        Parameters
+        ----------
+        values : Config
+            A value for each parameter, as the ledger stores it.
+
+        Returns
+        -------
+        dict
+            The config.
+        """
+        active: dict[str, Any] = {}
+        for name in self._order:
+            if self._is_active(name, active):
+                active[name] = values[name]
+        return {name: active[name] for name in self.parameters if name in active}
 
     def move_to_cheap_end(self, u: NDArray[np.float64], share: float) -> NDArray[np.float64]:
         """Return a point of the unit cube whose marked coordinates are moved towards their cheap ends.
@@ -485,7 +559,7 @@ class Space:
                 raise SpaceError(
                     f"{name} depends on {parent}, a float: only choice, int and constant parameters can activate others"
                 )
-            wanted = [to_plain(value) for value in values] if isinstance(values, list | tuple) else [to_plain(values)]
+            wanted = list(values) if isinstance(values, list | tuple) else [values]
             if not wanted:
                 raise SpaceError(f"{name} is never active: {parent} has no values in its condition")
             conditions[parent] = []
@@ -500,7 +574,7 @@ class Space:
         order: dict[str, None] = {}
         remaining = list(self.parameters)
         while remaining:
-            ready = [name for name in remaining if all(parent in order for parent in self._when[name])]
+            ready = [name for name in remaining if all(parent in order for parent in self.conditions[name])]
             if not ready:
                 raise SpaceError(f"the conditions of {', '.join(remaining)} form a circle: remove one")
             order |= dict.fromkeys(ready)
@@ -510,18 +584,23 @@ class Space:
     def _is_active(self, name: str, config: Config) -> bool:
         return all(
             parent in config and any(is_same(config[parent], value) for value in values)
-            for parent, values in self._when[name].items()
+            for parent, values in self.conditions[name].items()
         )
 
-    def _drop_inactive(self, values: Config) -> dict[str, Any]:
-        active: dict[str, Any] = {}
-        for name in self._order:
-            if self._is_active(name, active):
-                active[name] = values[name]
-        return {name: active[name] for name in self.parameters if name in active}
+    def describe_conditions(self, name: str) -> str:
+        """Return the conditions of a parameter in words, such as "optimizer is 'sgd'".
 
-    def _conditions_in_words(self, name: str) -> str:
-        return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self._when[name].items())
+        Parameters
+        ----------
+        name : str
+            The name of the parameter.
+
+        Returns
+        -------
+        str
+            The conditions; empty if it has none.
+        """
+        return " and ".join(f"{parent} is {' or '.join(map(repr, v))}" for parent, v in self.conditions[name].items())
 
 
 def _check_log_names(log: Any, names: Sequence[str]) -> set[str]:
@@ -542,6 +621,55 @@ def _check_cost_marks(cost: Any, names: Sequence[str]) -> Mapping[str, CostMark]
         if (problem := Float(0.0, 1.0, cost=mark).find_problem()) is not None:
             raise SpaceError(f"{name}: {problem}")
     return cost
+
+
+def _collect(parameters: Mapping[str, Any], when: Mapping[str, Any], found: dict[str, Any]) -> None:
+    """Add the parameters to `found`, with those of groups; each gets the conditions of its groups beside its own."""
+    for name in _check_names(parameters):
+        spec = parameters[name]
+        if isinstance(spec, Mapping) and Group.kind in spec:
+            spec = _read_group(name, spec)
+        if not isinstance(spec, Group):
+            if name in found:
+                raise SpaceError(f"{name} is listed twice, in a group and outside of it: rename one")
+            found[name] = _add_conditions(name, spec, when) if when else spec
+            continue
+        if not isinstance(spec.parameters, Mapping) or not spec.parameters:
+            raise SpaceError(
+                f"the group {name} has {spec.parameters!r}, which must be a dict of parameters: {_EXAMPLE}"
+            )
+        if not isinstance(spec.when, Mapping) or not spec.when:
+            raise SpaceError(
+                f"the group {name} has when = {spec.when!r}, which must map a parameter to its values, such as "
+                '{"optimizer": "sgd"}'
+            )
+        _collect(spec.parameters, _join_conditions(f"the group {name}", when, spec.when), found)
+
+
+def _read_group(name: str, spec: Mapping[str, Any]) -> Group:
+    for key in spec:
+        if key not in (Group.kind, "when"):
+            raise SpaceError(
+                f"the group {name} has an unknown setting {key!r}: it has only group = {{…}}, its parameters, and when = {{…}}"
+            )
+    return Group(spec[Group.kind], spec.get("when", {}))
+
+
+def _add_conditions(name: str, spec: Any, when: Mapping[str, Any]) -> Any:
+    if isinstance(spec, Mapping):
+        return {**spec, "when": _join_conditions(name, when, spec.get("when", {}))}
+    parameter = parse(name, spec)
+    return replace(parameter, when=_join_conditions(name, when, parameter.when))
+
+
+def _join_conditions(owner: str, outer: Mapping[str, Any], own: Any) -> Mapping[str, Any]:
+    if not isinstance(own, Mapping):
+        raise SpaceError(
+            f'{owner} has when = {own!r}, which must map a parameter to its values, such as {{"optimizer": "sgd"}}'
+        )
+    if twice := next((parent for parent in own if parent in outer), None):
+        raise SpaceError(f"{owner} and its group both have a condition on {twice!r}: keep one of them")
+    return {**outer, **own}
 
 
 def _check_names(parameters: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,6 @@
 """Conversion between Optuna's distributions and shoestring's parameters.
 
-Ranges of shoestring have no step size, so a distribution with one becomes a choice of its values; the sampler uses an integer
-range instead: the index in the list of values. Options that are lists become JSON text, since Optuna's categories are scalars.
+Options that are lists become JSON text, since Optuna's categories are scalars; options that are other objects become their text.
 """
 
 from __future__ import annotations
@@ -32,10 +31,8 @@ class Axis:
             return Constant(0)
         if isinstance(distribution, _optuna.distributions.CategoricalDistribution):
             return Choice(range(len(distribution.choices)))
-        if self.is_stepped:
-            return Int(0, self.last_index)
         kind = Int if isinstance(distribution, _optuna.distributions.IntDistribution) else Float
-        return kind(distribution.low, distribution.high, log=distribution.log)
+        return kind(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
 
     def from_optuna_value(self, value: Any) -> Any:
         """Convert Optuna's value to shoestring's."""
@@ -44,31 +41,14 @@ class Axis:
             return 0
         if isinstance(distribution, _optuna.distributions.CategoricalDistribution):
             return int(distribution.to_internal_repr(value))
-        return round((value - distribution.low) / distribution.step) if self.is_stepped else value
+        return value
 
     def to_optuna_value(self, value: Any) -> Any:
         """Convert shoestring's value to Optuna's."""
         distribution = self.distribution
         if isinstance(distribution, _optuna.distributions.CategoricalDistribution):
             return distribution.choices[0 if distribution.single() else value]
-        if distribution.single():
-            return distribution.low
-        if not self.is_stepped:
-            return value
-        stepped = distribution.low + value * distribution.step
-        is_int = isinstance(distribution, _optuna.distributions.IntDistribution)
-        return int(stepped) if is_int else min(stepped, distribution.high)
-
-    @property
-    def is_stepped(self) -> bool:
-        is_int = isinstance(self.distribution, _optuna.distributions.IntDistribution)
-        return bool(self.distribution.step) and not (is_int and self.distribution.step == 1)
-
-    @property
-    def last_index(self) -> int:
-        distribution = self.distribution
-        # 1e-9 against rounding: three times 0.1 is a little more than 0.3.
-        return int((distribution.high - distribution.low) / distribution.step + 1e-9)
+        return distribution.low if distribution.single() else value
 
 
 def to_distributions(space: Space) -> dict[str, Distribution]:
@@ -91,18 +71,16 @@ def to_parameter(distribution: Distribution) -> Parameter:
         return Constant(axis.to_optuna_value(0))
     if isinstance(parameter, Choice):
         return Choice(list(distribution.choices))
-    if axis.is_stepped:
-        return Choice([axis.to_optuna_value(index) for index in range(axis.last_index + 1)])
     return parameter
 
 
 def _distribution(parameter: Parameter) -> Distribution:
     kinds = _optuna.distributions
     if isinstance(parameter, Float):
-        return kinds.FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+        return kinds.FloatDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
     if isinstance(parameter, Int):
-        return kinds.IntDistribution(parameter.low, parameter.high, log=parameter.log)
-    options = [parameter.value] if isinstance(parameter, Constant) else parameter.options
+        return kinds.IntDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
+    options = parameter.levels(1)
     return kinds.CategoricalDistribution([_scalar(option) for option in options])
 
 

@@ -55,7 +55,7 @@ def _columns(encoding: Encoding, dim: int) -> list[Column]:
         return encoding.values(dim, points.cube[:, dim])
 
     if isinstance(parameter, Choice):
-        options = parameter.options
+        options = parameter.stored_options
         if all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in options):
             logs = np.log(np.array(options, dtype=np.float64))
             return [lambda points: logs[values(points).astype(np.intp)]]

@@ -158,7 +158,7 @@ def draw_slices(history: StudyHistory) -> Figure | None:
 def _ends(parameter: Parameter) -> tuple[str, str]:
     """Return the labels at the top and at the bottom of a parameter's axis."""
     if isinstance(parameter, Choice):
-        options = [str(option) for option in parameter.options]
+        options = [str(option) for option in parameter.stored_options]
         return _shorten(options[-1]), _shorten(options[0])
     assert not isinstance(parameter, Constant)
     high, low = show_numbers((parameter.high, parameter.low))

@@ -212,7 +212,8 @@ class LocalRunner:
 
     def _load(self, order: Order, step: int) -> LiveTrial:
         config = config_at(step + 1, order, self._former_configs)
-        return LiveTrial(self.target, config, step, self.checkpoints.path_to_load(order.trial, step), self.max_steps)
+        checkpoint = self.checkpoints.path_to_load(order.trial, step)
+        return LiveTrial(self.target, config, step, checkpoint, self.max_steps, order.trial)
 
     def _next_config(self, live: LiveTrial) -> Config:
         assert self._order is not None

@@ -138,6 +138,7 @@ class LiveProcesses:
             config=config,
             step=step,
             max_steps=self.max_steps,
+            trial=trial,
             checkpoint=str(checkpoint) if checkpoint else None,
             logs=[str(folder / log) for log in logs],
         )

@@ -1,6 +1,6 @@
 """One worker process, seen from the process that started it; `worker_child` is the other side. Messages are JSON text.
 
-    parent → child   begin {config, step, max_steps, checkpoint, logs}   step {config, until, validate}   save {path}   end
+    parent → child   begin {config, step, max_steps, trial, checkpoint, logs}   step {config, until, validate}   save {path}   end
     child → parent   ready {can_save, reusable}   unusable {text}   saved {seconds}
                      stepped {value, cost, cost_reported, can_save, is_exact, metrics}   ended   failed {text}
 

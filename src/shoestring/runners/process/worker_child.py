@@ -42,7 +42,8 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
                     live.close()
                 print_to(message["logs"], first_stderr)
                 checkpoint = Path(message["checkpoint"]) if message["checkpoint"] else None
-                live = LiveTrial(target, message["config"], message["step"], checkpoint, message["max_steps"])
+                begin = (message["config"], message["step"], checkpoint, message["max_steps"], message["trial"])
+                live = LiveTrial(target, *begin)
             else:
                 assert live is not None
                 answer = dumps(carry_out(live, message)).encode()

@@ -180,7 +180,7 @@ class RemoteWorker:
 
     def _load(self, start: StartPoint) -> LiveTrial:
         checkpoint = self._fetch(start) if start.step else None
-        return LiveTrial(self._target, start.config, start.step, checkpoint, start.max_steps)
+        return LiveTrial(self._target, start.config, start.step, checkpoint, start.max_steps, start.trial)
 
     def _fetch(self, start: StartPoint) -> Path:
         into = self._folder / "fetched"

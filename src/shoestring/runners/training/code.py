@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from shoestring.core.ledger.budget import MAX_SECONDS
 from shoestring.core.ledger.entries import Cost
-from shoestring.core.space.space import Config
+from shoestring.core.space.space import Config, Space
 from shoestring.errors import RunnerError
 
 Shape = Literal["function", "generator", "class"]
@@ -80,6 +80,8 @@ class Context:
         Whether the next step is to be validated; if not, None may be reported.
     checkpoint : Path or None
         The checkpoint to load at the start, if any.
+    trial : int
+        The number of the trial, from 0.
     """
 
     config: Config
@@ -88,6 +90,7 @@ class Context:
     max_steps: int = 1
     should_validate: bool = True
     checkpoint: Path | None = None
+    trial: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +103,21 @@ class StepResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class CodeWithObjects:
+    """Training code with the space whose options it gets as objects; configs of the ledger have their texts."""
+
+    code: Any
+    space: Space
+
+
 class EndOfTraining(Exception):
     """The training code ended before the ordered step."""
 
 
 def shape_of(target: Any) -> Shape:
     """Return the shape of training code; raise an error that says what is missing if it has none of the three."""
+    target = plain_code(target)
     if inspect.isclass(target):
         if not callable(getattr(target, "step", None)):
             raise RunnerError(f"the class {target.__name__} has no step(): add one that trains one step")
@@ -121,10 +133,15 @@ def shape_of(target: Any) -> Shape:
     return "generator" if inspect.isgeneratorfunction(target) else "function"
 
 
+def plain_code(target: Any) -> Any:
+    """Return the training code as the user wrote it."""
+    return target.code if isinstance(target, CodeWithObjects) else target
+
+
 def can_save(target: Any) -> bool | None:
     """Return whether this code can save its trials to disk; None for a generator, whose first report shows it."""
     shape = shape_of(target)
-    return None if shape == "generator" else shape == "class" and hasattr(target, "save")
+    return None if shape == "generator" else shape == "class" and hasattr(plain_code(target), "save")
 
 
 def resumes_exactly(*declared: Any) -> bool:
@@ -136,14 +153,24 @@ class LiveTrial:
     """One trial in the memory of this process, after `step` steps."""
 
     def __init__(
-        self, target: Any, config: Config, step: int = 0, checkpoint: Path | None = None, max_steps: int = 1
+        self,
+        target: Any,
+        config: Config,
+        step: int = 0,
+        checkpoint: Path | None = None,
+        max_steps: int = 1,
+        trial: int = 0,
     ) -> None:
+        self._space = target.space if isinstance(target, CodeWithObjects) else None
+        target = plain_code(target)
         self.step = self.start_step = step
         self.is_between_steps = True  # False after an exception: the state in memory then belongs to no step
         self.unsaved_s = 0.0  # training time that would be lost with this process
         self.can_save: bool | None = can_save(target)
         self.is_exact = resumes_exactly(target)
-        self._context = Context(config=dict(config), step=step, max_steps=max_steps, checkpoint=checkpoint)
+        self._context = Context(
+            self._with_objects(config), step=step, max_steps=max_steps, checkpoint=checkpoint, trial=trial
+        )
         self._shape = shape_of(target)
         self._arguments = (self._context.config, self._context)[: _arity(target)]
         self._target = target
@@ -155,7 +182,7 @@ class LiveTrial:
         """Train one more step and return its result; raise EndOfTraining, or whatever the training code raises."""
         context = self._context
         context.config.clear()  # type: ignore[attr-defined]
-        context.config.update(config)  # type: ignore[attr-defined]  # the same dict that the training code has
+        context.config.update(self._with_objects(config))  # type: ignore[attr-defined]  # the same dict that the training code has
         context.step, context.until, context.should_validate = self.step, until, validate
         self.is_between_steps = False
         began = time.perf_counter()
@@ -180,6 +207,9 @@ class LiveTrial:
             # An exception at its end belongs to no step.
             with contextlib.suppress(Exception, GeneratorExit, SystemExit):
                 self._iterator.close()  # type: ignore[attr-defined]
+
+    def _with_objects(self, config: Config) -> dict[str, Any]:
+        return dict(config) if self._space is None else self._space.with_objects(config)
 
     def _next(self) -> Any:
         if self._iterator is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.errors import RunnerError, did_you_mean
+from shoestring.runners.training.code import CodeWithObjects, plain_code
 
 _SHAPES = "write file.py:train or package.module:train"
 
@@ -84,7 +85,7 @@ def pack_code(train: Any, *, has_our_main: bool = True) -> bytes:
 
     `has_our_main`: whether the other process also imports the script that was started here; on a cluster it does not.
     """
-    name = getattr(train, "__qualname__", repr(train))
+    name = getattr(plain_code(train), "__qualname__", repr(plain_code(train)))
     try:
         pickled = pickle.dumps(train)
         why = "it was typed in and is in no file" if _is_typed_in(pickled) else ""
@@ -120,7 +121,9 @@ def _is_typed_in(pickled: bytes) -> bool:
 def unpack_code(pickled: bytes) -> Any:
     """Return the training code, in a worker process."""
     train = pickle.loads(pickled)  # sent by the process that started this worker
-    return train.load() if isinstance(train, Target) else train
+    code = plain_code(train)
+    loaded = code.load() if isinstance(code, Target) else code
+    return CodeWithObjects(loaded, train.space) if isinstance(train, CodeWithObjects) else loaded
 
 
 def _is_at(module: Any, path: Path) -> bool:
