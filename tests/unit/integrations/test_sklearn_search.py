@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from shoestring import Choice, Float, Int, Space
 from shoestring.errors import BudgetError, SpaceError
 from shoestring.integrations.sklearn import BudgetSearchCV
-from shoestring.integrations.sklearn.folds import step_kind_of
+from shoestring.integrations.sklearn.stages import find_step_kind as step_kind_of
 
 X, Y = load_iris(return_X_y=True)
 LOG_C = {"C": Float(0.01, 10.0, log=True)}
