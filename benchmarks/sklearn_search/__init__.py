@@ -186,14 +186,14 @@ def compare(runs: Sequence[Mapping[str, Any]], peer: str) -> list[dict[str, Any]
 
 def judge(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the mean difference from each peer with its 95 % interval; `ok`: no peer is better beyond the interval."""
-    peers = {}
+    peers: dict[str, dict[str, float]] = {}
     for peer in sorted({run["method"] for run in runs if "method" in run} - {OURS}):
         rows = compare(runs, peer)
-        mean = float(np.mean([row["difference"] for row in rows]))
-        margin = 1.96 * math.sqrt(sum(row["error"] ** 2 for row in rows)) / len(rows)
-        peers[peer] = {"difference": round(mean, 5), "margin": None if math.isnan(margin) else round(margin, 5)}
+        error = math.sqrt(sum(row["error"] ** 2 for row in rows)) / len(rows)
+        margin = 0.0 if math.isnan(error) else round(1.96 * error, 5)  # one split has no interval
+        peers[peer] = {"difference": round(float(np.mean([row["difference"] for row in rows])), 5), "margin": margin}
     measured = min((found["difference"] for found in peers.values()), default=math.nan)
-    ok = all(found["difference"] + (found["margin"] or 0.0) >= 0.0 for found in peers.values())
+    ok = all(found["difference"] + found["margin"] >= 0.0 for found in peers.values())
     return {"measured": measured, "target": 0.0, "peers": peers, "ok": ok}
 
 

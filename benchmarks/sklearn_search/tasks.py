@@ -34,7 +34,8 @@ FOLDS = 5
 def load(name: str, folder: Path) -> tuple[Any, Any]:
     """Return the rows and classes of a data set: scikit-learn's digits, or a file of the folder `ml_datasets`."""
     if name == "digits":
-        return load_digits(return_X_y=True)
+        rows, classes = load_digits(return_X_y=True)
+        return rows, classes
     with np.load(folder / "ml_datasets" / f"{name}.npz") as stored:
         return stored["X"].astype(float), stored["y"]
 

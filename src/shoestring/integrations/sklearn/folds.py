@@ -75,17 +75,14 @@ class Folds:
 
     def describe(self) -> str:
         """Return a sentence that says how the estimator is trained."""
-        stages, last = self.stages, self.estimator[-1] if self.is_split else self.estimator
-        per_step = (
-            f"{math.ceil(stages.amount / stages.shares)} {'passes' if stages.kind == 'passes' else 'trees or rounds'}"
-        )
+        last = self.estimator[-1] if self.is_split else self.estimator
         how = {
-            "passes": f"in passes of partial_fit, about {per_step} over a fold in a step",
-            "trees": f"with warm_start, about {per_step} of a fold in a step",
-            "folds": "completely, one fold in a step",
-        }[stages.kind]
-        transformers = "; its transformers are fitted once for each fold and configuration" if self.is_split else ""
-        return f"{type(last).__name__} is trained {how}; a full training has {count(len(stages.steps), 'step')}{transformers}"
+            "passes": f"by partial_fit, one fold after the other: {self.stages.amount} passes over each",
+            "trees": f"with warm_start, one fold after the other: {self.stages.amount} trees or rounds of each",
+            "folds": "completely in each step, on one fold after the other",
+        }[self.stages.kind]
+        sharing = "; transformers are fitted once for each fold and configuration" if self.is_split else ""
+        return f"{type(last).__name__} is trained {how}, {count(len(self.stages.steps), 'step')} in all{sharing}"
 
     # a trial ---------------------------------------------------------------------------------------------------------
 
