@@ -154,6 +154,14 @@ def test_memory_for_transformed_rows_is_limited(monkeypatch: pytest.MonkeyPatch)
     assert list(small.cv_results_["mean_test_score"]) == list(whole.cv_results_["mean_test_score"])
 
 
+def test_a_pipeline_with_a_memory_is_fitted_too(tmp_path: Path) -> None:
+    estimator = Pipeline(pipeline().steps, memory=str(tmp_path))
+    found = search(estimator, {"model__alpha": [1e-3]}, "12 epochs").fit(X, Y)
+    assert np.array_equal(
+        found.predict(X), search(pipeline(), {"model__alpha": [1e-3]}, "12 epochs").fit(X, Y).predict(X)
+    )
+
+
 def test_verbose_says_how_the_pipeline_is_trained(capfd: pytest.CaptureFixture[str]) -> None:
     search(pipeline(), verbose=1).fit(X, Y)
     shown = capfd.readouterr().err

@@ -303,7 +303,8 @@ def test_when_everything_fails_the_estimators_own_error_is_raised(jobs: int) -> 
 
 def test_error_score_decides_about_a_configuration_that_fails() -> None:
     half = Fragile(limit=0.5)
-    found = search(half, SPACE, "30 epochs").fit(X, Y)
+    with pytest.warns(FitFailedWarning, match=r"configurations failed .* the first error: .*x is over 0.5"):
+        found = search(half, SPACE, "30 epochs").fit(X, Y)
     assert found.best_params_["x"] <= 0.5
     assert all(params["x"] <= 0.5 for params in found.cv_results_["params"])
     with pytest.raises(ZeroDivisionError):

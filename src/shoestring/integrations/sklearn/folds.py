@@ -155,7 +155,6 @@ class Folds:
         """Train a fold up to a share; return it, the rows if they were made here, and the error if it failed."""
         train, test = self.splits[number]
         began, made, failure = time.perf_counter(), None, None
-        fitted_at = began
         try:
             if rows is None:
                 params = self._rows_of(self._params_of(whole)[0], train)
@@ -166,16 +165,15 @@ class Folds:
             fit_params = self._rows_of(self._params_of(whole)[1], train)
             self._fit(fold.model, rows.train_x, rows.train_y, share, fit_params)
             fitted_at = time.perf_counter()
-            scored = self._find_scored(whole, fold.model, rows)
+            fitted = self._join(whole, rows.transformers, fold.model) if self.is_split else fold.model
+            scored = fold.model if self.scores_last_step else fitted
             test_x = rows.test_x if scored is fold.model else _safe_indexing(self.X, test)
             scores = self._score(scored, test_x, rows.test_y, test)
             scored_at = time.perf_counter()
             train_scores: Scores = {}
             if self.with_train_score:
-                is_transformed = scored is fold.model and self.is_split
-                scored = self._join(whole, fold.model, rows) if is_transformed else scored
-                train_x = _safe_indexing(self.X, train) if self.is_split else rows.train_x
-                train_scores = self._score(scored, train_x, rows.train_y, train)
+                train_x = rows.train_x if fitted is fold.model else _safe_indexing(self.X, train)
+                train_scores = self._score(fitted, train_x, rows.train_y, train)
             result = FoldResult(scores, train_scores, fitted_at - began, scored_at - fitted_at)
         except Exception as error:
             if isinstance(self.error_score, str) or math.isnan(self.error_score):
@@ -206,14 +204,10 @@ class Folds:
             classes = {"classes": np.unique(self.y)} if number == 0 and is_classifier(model) else {}
             model.partial_fit(*data, **classes, **params)
 
-    def _find_scored(self, whole: Any, model: Any, rows: Rows) -> Any:
-        """Return the estimator that is scored: the model itself, or the pipeline that it is the last step of."""
-        return model if not self.is_split or self.scores_last_step else self._join(whole, model, rows)
-
-    def _join(self, whole: Any, model: Any, rows: Rows) -> Any:
-        """Return the fitted pipeline of transformers and a model."""
+    def _join(self, whole: Any, transformers: Any, model: Any) -> Any:
+        """Return the fitted pipeline of fitted transformers and a model."""
         pipeline = copy(whole)
-        pipeline.steps = [*rows.transformers.steps, (whole.steps[-1][0], model)]
+        pipeline.steps = [*transformers.steps, (whole.steps[-1][0], model)]
         return pipeline
 
     def _score(self, model: Any, X: Any, y: Any, rows: Any) -> Scores:
@@ -250,10 +244,9 @@ class Folds:
                 self._pass_over(whole, data, range(amount), for_model)
                 return whole
             transformers, model = whole[:-1], whole[-1]
-            self._pass_over(
-                model, (transformers.fit_transform(*data, **for_transformers), *data[1:]), range(amount), for_model
-            )
-            return whole
+            transformed = transformers.fit_transform(*data, **for_transformers)
+            self._pass_over(model, (transformed, *data[1:]), range(amount), for_model)
+            return self._join(whole, transformers, model)
         if self.stages.kind == "trees":
             grown = whole[-1] if self.is_split else whole
             grown.set_params(**{tree_parameter(grown) or "": amount})

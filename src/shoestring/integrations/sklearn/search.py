@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import pickle
 import time
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import astuple
@@ -17,7 +18,7 @@ from typing import Any, get_args
 
 import joblib
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
@@ -26,10 +27,12 @@ from sklearn.utils.validation import check_is_fitted, indexable
 
 from shoestring import policies
 from shoestring.core.ledger.entries import Entry, Receipt
+from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Space
 from shoestring.core.values.credentials import hide_credentials
-from shoestring.errors import BudgetError, StudyError
+from shoestring.core.values.text import count
+from shoestring.errors import BudgetError, StudyError, one_line
 from shoestring.integrations.sklearn.folds import Folds
 from shoestring.integrations.sklearn.results import (
     ConfigScores,
@@ -103,8 +106,8 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         As for `GridSearchCV`. `n_jobs` is the number of folds that are fitted at the same time. A budget in seconds is
         charged the time that passes on the clock, not the sum of the jobs' times.
     error_score : "raise" or float, default nan
-        The score of a fold that fails. With nan the configuration fails; with another number the search uses this score and
-        goes on; with "raise" the search stops with the error.
+        The score of a fold that fails. With nan the configuration fails, and a warning says how many did. With another number
+        the search uses this score and goes on. With "raise" it stops with the error.
     steps : {"auto", "passes", "trees", "folds"}, default "auto"
         What a step is, and so what one epoch pays for. "passes": some passes of `partial_fit` over the training rows of a fold.
         "trees": some of the trees (or rounds) of a fold. "folds": a full fit on a fold. With `n_jobs`, a step trains that many
@@ -330,6 +333,14 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if not trials:
             raise BudgetError(
                 f"no configuration has a score: {ending.text or ending.reason}; raise budget={self.budget!r}"
+            )
+        failures = [trial.failure for trial in self.study_.trials if trial.failure]
+        if failures:
+            warnings.warn(
+                f"{len(failures)} of {count(len(self.study_.trials), 'configuration')} failed and have no row in cv_results_; "
+                f"the first error: {one_line(describe_failure(failures[0]))}",
+                FitFailedWarning,
+                stacklevel=4,
             )
         return [
             score_config(folds.decode(trial.config), folds.stages, results[trial.number], folds.metric)
