@@ -54,8 +54,8 @@ def test_a_budget_in_seconds_is_one_of_processor_time() -> None:
 @pytest.mark.parametrize("pipe", tasks.PIPELINES)
 def test_all_searches_accept_the_same_space_and_ours_trains_as_the_table_says(pipe: str) -> None:
     generator = np.random.default_rng(0)
-    y = np.arange(60) % 2
-    X = generator.normal(size=(60, 3)) + y[:, None]
+    y = np.arange(400) % 2
+    X = generator.normal(size=(400, 3)) + y[:, None]
     found = tasks.budget_search(pipe, 0.5, 0).fit(X, y)
     assert found.steps_ == {"network": "passes", "boosting": "trees", "kernel": "folds"}[pipe]
     assert set(found.best_params_) == set(tasks.random_search(pipe, 1, 0).param_distributions)

@@ -171,6 +171,14 @@ def test_each_configuration_is_of_one_dict_of_a_list() -> None:
     assert list(masked.mask) == ["model__gamma" not in params for params in found.cv_results_["params"]]
 
 
+def test_conditions_hold_within_a_dict_of_a_list() -> None:
+    kernel = {"kernel": Choice(["rbf", "poly"]), "degree": Int(2, 4, when={"kernel": "poly"})}
+    space = to_search_space([kernel, {"kernel": ["linear"]}])
+    configs = [space.space.from_cube(point) for point in np.random.default_rng(0).random((30, space.space.dims))]
+    seen = {params["kernel"]: "degree" in params for params in map(space.decode, configs)}
+    assert seen == {"rbf": False, "poly": True, "linear": False}
+
+
 # errors ------------------------------------------------------------------------------------------------------------------
 
 

@@ -103,13 +103,16 @@ def _combine(items: Sequence[Mapping[str, Any]]) -> SearchSpace:
     if len(items) > 1:
         parameters[ITEM] = Choice(list(range(len(items))))
     for number, item in enumerate(items):
+        stored = {name: name if all_names.count(name) == 1 else f"{name} [{number}]" for name in item}
         for name, spec in item.items():
-            stored = name if all_names.count(name) == 1 else f"{name} [{number}]"
             parameter, decode = _read(name, spec)
-            parameters[stored] = replace(parameter, when={ITEM: number}) if len(items) > 1 else parameter
-            names[stored] = name
+            if len(items) > 1:
+                conditions = {stored.get(parent, parent): values for parent, values in parameter.when.items()}
+                parameter = replace(parameter, when={**conditions, ITEM: number})
+            parameters[stored[name]] = parameter
+            names[stored[name]] = name
             if decode is not None:
-                decoders[stored] = decode
+                decoders[stored[name]] = decode
     return SearchSpace(Space(parameters), decoders, names)
 
 
