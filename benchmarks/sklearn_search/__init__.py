@@ -189,12 +189,17 @@ def judge(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     peers: dict[str, dict[str, float]] = {}
     for peer in sorted({run["method"] for run in runs if "method" in run} - {OURS}):
         rows = compare(runs, peer)
-        error = math.sqrt(sum(row["error"] ** 2 for row in rows)) / len(rows)
-        margin = 0.0 if math.isnan(error) else round(1.96 * error, 5)  # one split has no interval
+        known = [row["error"] for row in rows if not math.isnan(row["error"])]  # a single split has none
+        margin = round(1.96 * math.sqrt(float(np.mean(np.square(known))) / len(rows)), 5) if known else 0.0
         peers[peer] = {"difference": round(float(np.mean([row["difference"] for row in rows])), 5), "margin": margin}
     measured = min((found["difference"] for found in peers.values()), default=math.nan)
     ok = all(found["difference"] + found["margin"] >= 0.0 for found in peers.values())
     return {"measured": measured, "target": 0.0, "peers": peers, "ok": ok}
+
+
+def _show_gain(row: Mapping[str, Any]) -> str:
+    error = "" if math.isnan(row["error"]) else f" ± {100 * row['error']:.1f}"
+    return f"{100 * row['difference']:+.1f}{error}"
 
 
 def describe(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -209,10 +214,22 @@ def describe(runs: Sequence[Mapping[str, Any]]) -> str:
         best = max(round(100 * mean, 1) for mean in means.values())
         cells = [f"{100 * mean:.1f}" for mean in means.values()]
         cells = [f"**{cell}**" if float(cell) == best else cell for cell in cells]
-        gains = [differences[name][place] for name in methods[1:]]
-        cells += [f"{100 * gain['difference']:+.1f} ± {100 * gain['error']:.1f}" for gain in gains]
+        cells += [_show_gain(differences[name][place]) for name in methods[1:]]
         counts = [f"{np.mean([run['configurations'] for run in own if run['method'] == name]):.0f}" for name in methods]
         times = [f"{np.mean([run['search_s'] for run in own if run['method'] == name]):.1f}" for name in methods]
-        lines.append([data, pipe, *cells, " / ".join(counts), " / ".join(times)])
-    heads = ["data", "pipeline", *methods, *(f"gain over {name}" for name in methods[1:]), "configurations", "seconds"]
-    return table(heads, lines)
+        splits = len({run["split"] for run in own})
+        lines.append([data, pipe, str(splits), *cells, " / ".join(counts), " / ".join(times)])
+    heads = [
+        "data",
+        "pipeline",
+        "splits",
+        *methods,
+        *(f"gain over {name}" for name in methods[1:]),
+        "configurations",
+        "seconds",
+    ]
+    means = [
+        f"Over {name}, mean of all rows: {100 * found['difference']:+.2f} points, 95 % interval ± {100 * found['margin']:.2f}."
+        for name, found in judge(runs)["peers"].items()
+    ]
+    return "\n\n".join([table(heads, lines), *means])
