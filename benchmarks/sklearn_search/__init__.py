@@ -228,8 +228,8 @@ def describe(runs: Sequence[Mapping[str, Any]]) -> str:
         "configurations",
         "seconds",
     ]
-    means = [
+    gains_over = [
         f"Over {name}, mean of all rows: {100 * found['difference']:+.2f} points, 95 % interval ± {100 * found['margin']:.2f}."
         for name, found in judge(runs)["peers"].items()
     ]
-    return "\n\n".join([table(heads, lines), *means])
+    return "\n\n".join([table(heads, lines), *gains_over])
