@@ -14,6 +14,7 @@ NAMES = {
     "kill": "whether studies that are killed repeatedly lose anything, charge anything twice, or exceed the budget",
     "race": "our policies and other tools on the same problems with the same budget",
     "guided": "the default against sequential halving: the ratio of mean regrets on runs of the race",
+    "sklearn_search": "BudgetSearchCV and scikit-learn's searches with the same seconds",
     "scale": "whether a thousand simulated workers are busy, the loop is fast enough, and a long study does not slow down",
     "start": "the time until every worker has begun its first step, without the imports of the training code",
     "serve": "how long workers wait for an order: through a server, and on the database",

@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from shoestring import Choice, Float, Int, Space
 from shoestring.errors import BudgetError, SpaceError
 from shoestring.integrations.sklearn import BudgetSearchCV
-from shoestring.integrations.sklearn.folds import step_kind_of
+from shoestring.integrations.sklearn.stages import find_step_kind
 
 X, Y = load_iris(return_X_y=True)
 LOG_C = {"C": Float(0.01, 10.0, log=True)}
@@ -153,7 +153,7 @@ def test_a_fitted_search_can_be_pickled_and_cloned() -> None:
     ],
 )
 def test_the_kind_of_steps_fits_the_estimator(estimator: Any, names: list[str], kind: str) -> None:
-    assert step_kind_of(estimator, names) == kind
+    assert find_step_kind(estimator, names) == kind
 
 
 def test_passes_equal_partial_fit_and_refit_uses_the_best_number() -> None:
@@ -169,21 +169,59 @@ def test_passes_equal_partial_fit_and_refit_uses_the_best_number() -> None:
 
 def test_trees_grow_to_the_estimators_own_number() -> None:
     model = GradientBoostingClassifier(n_estimators=12, subsample=0.5, max_depth=2, random_state=0)
-    found = search(model, {"learning_rate": Float(0.01, 0.5, log=True)}, "30 epochs", max_steps=4).fit(X, Y)
-    assert found.best_estimator_.n_estimators_ == 3 * found.best_steps_
+    found = search(model, {"learning_rate": Float(0.01, 0.5, log=True)}, "40 epochs", max_steps=4).fit(X, Y)
+    assert found.best_estimator_.n_estimators_ == found.best_steps_
+    assert found.best_steps_ in (3, 6, 9, 12)
     assert not found.best_estimator_.warm_start
     table = found.cv_results_
-    complete = int(np.argmax(table["n_steps"]))
-    assert table["n_steps"][complete] == 4
-    expected = cross_val_score(clone(model).set_params(**table["params"][complete]), X, Y, cv=3)
-    assert [table[f"split{fold}_test_score"][complete] for fold in range(3)] == pytest.approx(list(expected))
+    best = found.best_index_
+    assert table["n_steps"][best] == 12, "three folds in four steps each"
+    model.set_params(n_estimators=found.best_steps_, **found.best_params_)
+    assert [table[f"split{fold}_test_score"][best] for fold in range(3)] == pytest.approx(
+        list(cross_val_score(model, X, Y, cv=3))
+    )
 
 
-def test_jobs_change_only_the_number_of_folds_in_a_step() -> None:
-    alone = search(SGDClassifier(random_state=0), ALPHA, "20 epochs", max_steps=4).fit(X, Y)
-    together = search(SGDClassifier(random_state=0), ALPHA, "20 epochs", max_steps=4, n_jobs=2).fit(X, Y)
-    assert alone.cv_results_["params"] == together.cv_results_["params"]
-    assert list(alone.cv_results_["mean_test_score"]) == list(together.cv_results_["mean_test_score"])
+def test_the_first_fold_is_trained_before_the_others() -> None:
+    found = search(SGDClassifier(random_state=0), ALPHA, "40 epochs", max_steps=4).fit(X, Y)
+    table = found.cv_results_
+    for steps, *scores in zip(table["n_steps"], *(table[f"split{fold}_test_score"] for fold in range(3)), strict=True):
+        complete = max(1, steps // 4)
+        assert [not np.isnan(score) for score in scores] == [True] * complete + [False] * (3 - complete)
+    assert min(table["n_steps"]) < 4 < max(table["n_steps"])
+    assert table["n_steps"][found.best_index_] == max(table["n_steps"])
+
+
+def test_a_fold_in_training_is_expected_to_grow_like_those_before() -> None:
+    """Otherwise the value of a configuration would fall when it begins its next fold."""
+    scores = iter([0.5, 0.9, 0.6, 0.8])
+    model, space = SGDClassifier(random_state=0), {"alpha": [1e-4]}
+    options = {"cv": 2, "max_steps": 2, "scoring": lambda model, X, y: next(scores)}
+    found = search(model, space, "4 epochs", **options).fit(X, Y)
+    assert found.study_.trials[0].values == pytest.approx([0.5, 0.9, (0.9 + 0.6 + 0.4) / 2, (0.9 + 0.8) / 2])
+    assert found.best_score_ == pytest.approx(0.85)
+    assert found.best_steps_ == 2
+
+
+def test_the_best_number_of_passes_is_that_of_the_best_mean_score() -> None:
+    scores = iter([0.9, 0.5, 0.8, 0.6])  # two folds after one and two passes: the model overfits
+    model, space = SGDClassifier(random_state=0), {"alpha": [1e-4]}
+    found = search(model, space, "4 epochs", cv=2, max_steps=2, scoring=lambda model, X, y: next(scores)).fit(X, Y)
+    assert found.best_score_ == pytest.approx(0.85)
+    assert found.best_steps_ == 1
+    assert np.array_equal(
+        found.best_estimator_.coef_, clone(model).set_params(alpha=1e-4).partial_fit(X, Y, classes=[0, 1, 2]).coef_
+    )
+
+
+def test_jobs_train_as_many_folds_in_a_step() -> None:
+    space = {"alpha": [1e-4]}
+    alone = search(SGDClassifier(random_state=0), space, "12 epochs", max_steps=4).fit(X, Y)
+    together = search(SGDClassifier(random_state=0), space, "12 epochs", max_steps=4, n_jobs=2).fit(X, Y)
+    assert (alone.study_.ledger.max_steps, together.study_.ledger.max_steps) == (12, 8)
+    for fold in range(3):
+        key = f"split{fold}_test_score"
+        assert list(alone.cv_results_[key]) == list(together.cv_results_[key])
     assert search(n_jobs=2).fit(X, Y).study_.ledger.max_steps == 2
 
 
@@ -198,6 +236,8 @@ def test_with_several_metrics_refit_must_name_one() -> None:
     assert found.multimetric_
     with pytest.raises(ValueError, match="refit=True must name one of the metrics"):
         search(scoring=scoring).fit(X, Y)
+    chosen = search(LogisticRegression(max_iter=500), scoring=scoring, refit=lambda table: 1).fit(X, Y)
+    assert chosen.best_params_ == chosen.cv_results_["params"][1]
 
 
 def test_scoring_and_refit_may_be_functions() -> None:
@@ -263,7 +303,8 @@ def test_when_everything_fails_the_estimators_own_error_is_raised(jobs: int) -> 
 
 def test_error_score_decides_about_a_configuration_that_fails() -> None:
     half = Fragile(limit=0.5)
-    found = search(half, SPACE, "30 epochs").fit(X, Y)
+    with pytest.warns(FitFailedWarning, match=r"configurations failed .* the first error: .*x is over 0.5"):
+        found = search(half, SPACE, "30 epochs").fit(X, Y)
     assert found.best_params_["x"] <= 0.5
     assert all(params["x"] <= 0.5 for params in found.cv_results_["params"])
     with pytest.raises(ZeroDivisionError):
@@ -293,6 +334,8 @@ def test_a_search_without_any_score_is_an_error() -> None:
 def test_an_unknown_kind_of_steps_is_an_error() -> None:
     with pytest.raises(ValueError, match="steps='epochs' must be 'auto'"):
         search(steps="epochs").fit(X, Y)
+    with pytest.raises(ValueError, match="steps='passes' is not possible for SVC"):
+        search(steps="passes").fit(X, Y)
 
 
 # Ctrl-C ------------------------------------------------------------------------------------------------------------------

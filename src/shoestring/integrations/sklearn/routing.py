@@ -38,7 +38,7 @@ def make_router(owner: Any, estimator: Any, scorer: Any, splitter: Any) -> Any:
 def route_fit(search: Any, scorer: Any, fit_params: Mapping[str, Any]) -> RoutedParams:
     """Route the arguments of `fit`; an argument that is None counts as not given."""
     params = {name: value for name, value in fit_params.items() if value is not None}
-    if _is_routing_enabled():
+    if is_routing_enabled():
         routed = process_routing(search, "fit", **params)
         return RoutedParams(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
     groups = params.pop("groups", None)
@@ -48,7 +48,7 @@ def route_fit(search: Any, scorer: Any, fit_params: Mapping[str, Any]) -> Routed
 
 def route_score(search: Any, score_params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Route the arguments of `score` to the scorer."""
-    if _is_routing_enabled():
+    if is_routing_enabled():
         return process_routing(search, "score", **score_params).scorer.score  # type: ignore[no-any-return]
     if score_params:
         raise ValueError(
@@ -58,7 +58,7 @@ def route_score(search: Any, score_params: Mapping[str, Any]) -> Mapping[str, An
     return {}
 
 
-def _is_routing_enabled() -> bool:
+def is_routing_enabled() -> bool:
     return bool(get_config()["enable_metadata_routing"])
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import pickle
 import time
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from dataclasses import astuple
+from typing import Any, get_args
 
 import joblib
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
@@ -25,21 +27,26 @@ from sklearn.utils.validation import check_is_fitted, indexable
 
 from shoestring import policies
 from shoestring.core.ledger.entries import Entry, Receipt
+from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.space.parameters import Choice
 from shoestring.core.space.space import Space
 from shoestring.core.values.credentials import hide_credentials
-from shoestring.errors import BudgetError, StudyError
-from shoestring.integrations.sklearn.folds import Folds, StepKind, step_kind_of
+from shoestring.core.values.text import count
+from shoestring.errors import BudgetError, StudyError, one_line
+from shoestring.integrations.sklearn.folds import Folds
 from shoestring.integrations.sklearn.results import (
     ConfigScores,
     FoldResult,
     best_row,
     read_results,
+    score_config,
     table_of,
     to_metrics,
 )
-from shoestring.integrations.sklearn.routing import make_router, route_fit, route_score
+from shoestring.integrations.sklearn.routing import is_routing_enabled, make_router, route_fit, route_score
+from shoestring.integrations.sklearn.rows import can_split
+from shoestring.integrations.sklearn.spaces import SearchSpace, to_search_space
+from shoestring.integrations.sklearn.stages import Stages, StepKind, find_step_kind, tree_parameter
 from shoestring.reports.progress import print_line
 from shoestring.runners.make import has_code_changed
 from shoestring.runners.training.code import MAX_METRICS
@@ -48,7 +55,6 @@ from shoestring.study.run_study import RunOptions, StudyRun, warn_of_notes
 from shoestring.study.study import Study
 
 _MAX_LIVE_TRIALS = 1000  # trials whose models are kept in memory
-_DEFAULT_MAX_STEPS = {"passes": 27, "trees": 9}
 
 
 def _delegate(name: str) -> Any:
@@ -80,16 +86,19 @@ def _delegate(name: str) -> Any:
 class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Search hyperparameters by cross-validation until a budget is spent.
 
-    Estimators with `partial_fit`, and forests or boosting with `warm_start`, are trained in steps on all folds, so that poor
-    configurations are paused early. For all other estimators a step is a full fit on one fold, and poor configurations are left
-    after a few folds. The final fit on all rows comes after the search; it is not charged to the budget.
+    Estimators with `partial_fit`, and forests or boosting with `warm_start`, are trained in steps, one fold after the other, so
+    that poor configurations are paused early in their first fold. For all other estimators a step is a full fit on one fold, and
+    poor configurations are left after a few folds. Of a pipeline the last estimator decides; its transformers are fitted once for
+    each fold and configuration, and configurations with equal transformers share them. The final fit on all rows comes after the
+    search; it is not charged to the budget.
 
     Parameters
     ----------
     estimator : estimator
         The estimator whose parameters are searched.
-    space : Space or dict
-        The search space, or a dict of parameters; a list means a choice between its items.
+    space : Space or dict or list of dict
+        The search space, or what `GridSearchCV` and `RandomizedSearchCV` accept: a dict of lists, arrays and distributions of
+        `scipy.stats`, or a list of such dicts. Options may be any objects; `best_params_` holds these very objects.
     budget : str, default "60s"
         Seconds or minutes ("60s", "5m"), or a number of steps ("200 epochs"). One epoch pays for one step of one
         configuration, whatever the kind of step: see `steps`.
@@ -97,15 +106,15 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         As for `GridSearchCV`. `n_jobs` is the number of folds that are fitted at the same time. A budget in seconds is
         charged the time that passes on the clock, not the sum of the jobs' times.
     error_score : "raise" or float, default nan
-        The score of a fold that fails. With nan the configuration fails; with another number the search uses this score and
-        goes on; with "raise" the search stops with the error.
+        The score of a fold that fails. With nan the configuration fails, and a warning says how many did. With another number
+        the search uses this score and goes on. With "raise" it stops with the error.
     steps : {"auto", "passes", "trees", "folds"}, default "auto"
-        What a step is, and so what one epoch pays for. "passes": one pass of `partial_fit` over the training rows, on every
-        fold. "trees": a share of the trees (with `max_steps=9`, a ninth), on every fold. "folds": a full fit on one fold, or
-        on `n_jobs` folds at the same time. "auto" chooses trees or passes where the estimator supports them, else folds.
+        What a step is, and so what one epoch pays for. "passes": some passes of `partial_fit` over the training rows of a fold.
+        "trees": some of the trees (or rounds) of a fold. "folds": a full fit on a fold. With `n_jobs`, a step trains that many
+        folds at the same time. "auto" chooses trees or passes where the estimator supports them, else folds.
     max_steps : int, optional
-        The number of steps of a full training: the passes, or the shares of the trees. By default 27 passes or 9 shares. With
-        folds it is not used, because a full training is a fit on every fold.
+        How far a fold is trained: with "passes" the number of passes (27), in at most nine steps; with "trees" the number of
+        steps (5) in which the trees of the estimator are grown. With "folds" it is not used.
     policy : str or Policy, optional
         The policy that decides what to train next; by default that of `tune`.
     random_state : int or RandomState or None, default None
@@ -115,6 +124,8 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         later. None: the search is only in memory.
     name : str, default "search"
         The name of the search in the store.
+    verbose : int, default 0
+        Above 0, say how the estimator is trained and show progress.
 
     Attributes
     ----------
@@ -125,13 +136,17 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_index_ : int
         Its row in `cv_results_`.
     best_steps_ : int
-        The number of steps after which it was best. `best_estimator_` is trained for as many.
+        The number of passes or trees with which it was best; `best_estimator_` is trained for as many. With steps of folds, the
+        number of folds that were fitted.
+    steps_ : {"passes", "trees", "folds"}
+        What a step was; see `steps`.
     best_estimator_ : estimator
         The best configuration, fitted on all rows; only with `refit`.
     refit_time_ : float
         The seconds of this final fit.
     cv_results_ : dict
-        As in `GridSearchCV`, one row for each configuration with a score, and `n_steps` for its steps.
+        As in `GridSearchCV`, one row for each configuration with a score, and `n_steps` for its steps. Folds that were not
+        trained to the end are nan, except the first fold of a configuration that has no other.
     scorer_, n_splits_, multimetric_
         As in `GridSearchCV`.
     study_ : Study
@@ -168,12 +183,13 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         store: str | None = None,
         name: str = "search",
+        verbose: int = 0,
     ) -> None:
         self.estimator, self.space, self.budget = estimator, space, budget
         self.scoring, self.n_jobs, self.refit, self.cv = scoring, n_jobs, refit, cv
         self.error_score, self.return_train_score = error_score, return_train_score
         self.steps, self.max_steps, self.policy, self.random_state = steps, max_steps, policy, random_state
-        self.store, self.name = store, name
+        self.store, self.name, self.verbose = store, name, verbose
 
     # searching -------------------------------------------------------------------------------------------------------
 
@@ -206,9 +222,13 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             step and ends the search as if its budget were spent, with `study_.ending.reason == "stopped"`.
         """
         X, y = indexable(X, y)
-        space = to_space(self.space)
+        space = to_search_space(self.space)
+        space.check_names(self.estimator)
         folds = self._make_folds(X, y, params, space)
-        rows = self._search(folds, space)
+        self.steps_ = folds.stages.kind
+        if self.verbose:
+            print_line(folds.describe())
+        rows = self._search(folds, space.space)
         self.scorer_ = folds.scorer
         self.n_splits_ = len(folds.splits)
         self.multimetric_ = rows[0].metrics != ["score"]
@@ -223,38 +243,51 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _make_scorer(self) -> Any:
         return self.scoring if callable(self.scoring) else check_scoring(self.estimator, scoring=self.scoring)
 
-    def _make_folds(self, X: Any, y: Any, params: Mapping[str, Any], space: Space) -> Folds:
+    def _make_folds(self, X: Any, y: Any, params: Mapping[str, Any], space: SearchSpace) -> Folds:
         scorer = self._make_scorer()
         has_several_metrics = isinstance(self.scoring, list | tuple | set | dict)
-        if (
-            has_several_metrics
-            and not (isinstance(self.refit, str) and self.refit in list(self.scoring))
-            and self.refit is not False
-        ):
+        names_metric = isinstance(self.refit, str) and self.refit in list(self.scoring) if has_several_metrics else True
+        if not names_metric and self.refit is not False and not callable(self.refit):
             raise ValueError(f"refit={self.refit!r} must name one of the metrics {list(self.scoring)}, or be False")
+        metric = (
+            self.refit if isinstance(self.refit, str) else next(iter(self.scoring)) if has_several_metrics else "score"
+        )
         routed = route_fit(self, scorer, params)
         splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, **routed.split))
-        kind: Any = step_kind_of(self.estimator, space.parameters) if self.steps == "auto" else self.steps
-        if kind not in ("passes", "trees", "folds"):
-            raise ValueError(f"steps={self.steps!r} must be 'auto', 'passes', 'trees' or 'folds'")
-        jobs = joblib.effective_n_jobs(self.n_jobs)
+        is_split = can_split(self.estimator, space.names.values()) and not (routed.fit and is_routing_enabled())
         return Folds(
             self.estimator,
             X,
             y,
             splits,
             scorer,
-            kind,
-            _count_steps(kind, self.max_steps, len(splits), jobs),
-            metric=(self.refit or next(iter(self.scoring))) if has_several_metrics else "score",
-            metrics=list(self.scoring) if has_several_metrics else ["score"],
+            self._plan_stages(space, len(splits), is_split),
+            decode=space.decode,
+            is_split=is_split,
+            scores_last_step=_is_named(self.scoring),
+            metric=metric,
+            metrics=list(self.scoring) if has_several_metrics else [metric],
             fit_params=routed.fit,
             score_params=routed.score,
-            jobs=min(jobs, len(splits)),
             error_score=self.error_score,
             with_train_score=self.return_train_score,
             is_stored=self.store is not None,
         )
+
+    def _plan_stages(self, space: SearchSpace, splits: int, is_split: bool) -> Stages:
+        """Return the steps of a full training; `is_split` says whether only the last step of a pipeline is trained in them."""
+        last = self.estimator[-1] if is_split else self.estimator
+        prefix = f"{self.estimator.steps[-1][0]}__" if is_split else ""
+        names = [name.removeprefix(prefix) for name in space.names.values() if name.startswith(prefix)]
+        if self.steps not in ("auto", *get_args(StepKind)):
+            raise ValueError(f"steps={self.steps!r} must be 'auto', 'passes', 'trees' or 'folds'")
+        kind: Any = find_step_kind(last, names) if self.steps == "auto" else self.steps
+        lacks = {"passes": not hasattr(last, "partial_fit"), "trees": tree_parameter(last) in (None, *names)}
+        if lacks.get(kind):
+            raise ValueError(
+                f"steps={kind!r} is not possible for {type(last).__name__} and this space: use steps='auto'"
+            )
+        return Stages.plan(kind, last, splits, min(joblib.effective_n_jobs(self.n_jobs), splits), self.max_steps)
 
     def _begin(self, folds: Folds, space: Space) -> Study:
         """Begin the study of this search, or continue the one in the store."""
@@ -264,7 +297,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             self.budget,
             name=self.name,
             store=self.store,
-            max_steps=folds.steps,
+            max_steps=len(folds.stages.steps),
             direction="max",
             policy=self.policy,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)) if needs_seed else None,
@@ -283,13 +316,13 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         raises = self.error_score == "raise"
         options = RunOptions(
             live=_MAX_LIVE_TRIALS,
-            progress=False,
+            progress=bool(self.verbose),
             observe=observe,
             should_stop=lambda: raises and folds.error is not None,
         )
         run = StudyRun(self.study_, folds.train, options)
-        with run.stop_on_ctrl_c():
-            ending = run.spend(observer=warn_of_notes)
+        with run.stop_on_ctrl_c(), run.view:
+            ending = run.spend(observer=None if self.verbose else warn_of_notes)
         if run.signals:
             self._describe_stop()
             if self.study_.best is None:
@@ -301,9 +334,18 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise BudgetError(
                 f"no configuration has a score: {ending.text or ending.reason}; raise budget={self.budget!r}"
             )
-        by_folds = folds.kind == "folds"
-        steps = [(trial, trial.steps if by_folds else trial.best_step) for trial in trials]
-        return [ConfigScores(dict(trial.config), step, results[trial.number][step]) for trial, step in steps]
+        failures = [trial.failure for trial in self.study_.trials if trial.failure]
+        if failures:
+            warnings.warn(
+                f"{len(failures)} of {count(len(self.study_.trials), 'configuration')} failed and have no row in cv_results_; "
+                f"the first error: {one_line(describe_failure(failures[0]))}",
+                FitFailedWarning,
+                stacklevel=4,
+            )
+        return [
+            score_config(folds.decode(trial.config), folds.stages, results[trial.number], folds.metric)
+            for trial in trials
+        ]
 
     def _describe_stop(self) -> None:
         """Print, after Ctrl-C, what `fit` does now and how the search continues."""
@@ -324,7 +366,7 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.best_index_ = best_row(self.cv_results_, folds.metric)
             self.best_score_ = float(self.cv_results_[f"mean_test_{folds.metric}"][self.best_index_])
-        self.best_params_, self.best_steps_ = rows[self.best_index_].config, rows[self.best_index_].steps
+        self.best_params_, self.best_steps_ = rows[self.best_index_].params, rows[self.best_index_].amount
 
     def _refit(self, folds: Folds) -> None:
         """Fit the best configuration on all rows, for the number of passes or trees that was best."""
@@ -411,19 +453,9 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in super().__getstate__().items() if name != "study_"}
 
 
-def to_space(space: Any) -> Space:
-    """Return the `Space` that `space` describes; in a dict, a list means a choice between its items."""
-    if isinstance(space, Space) or not isinstance(space, Mapping):
-        return space if isinstance(space, Space) else Space(space)
-    return Space.from_dict(
-        {name: Choice(list(part)) if isinstance(part, list | tuple) else part for name, part in space.items()}
-    )
-
-
-def _count_steps(kind: StepKind, max_steps: int | None, splits: int, jobs: int) -> int:
-    if kind == "folds":
-        return math.ceil(splits / min(jobs, splits))
-    return max_steps or _DEFAULT_MAX_STEPS[kind]
+def _is_named(scoring: Any) -> bool:
+    """Return whether all scorers are scikit-learn's own, which use nothing but the predictions of what they score."""
+    return scoring is None or isinstance(scoring, str) or (not isinstance(scoring, dict) and not callable(scoring))
 
 
 def _describe_target(folds: Folds, store: str, name: str) -> dict[str, Any]:
@@ -454,4 +486,4 @@ def _fingerprint(folds: Folds) -> str:
         estimator = joblib.hash(folds.estimator)
     except (pickle.PicklingError, AttributeError, TypeError):  # a part cannot be pickled, such as a lambda
         estimator = repr(type(folds.estimator))
-    return str(joblib.hash([estimator, folds.X, folds.y, list(folds.splits), folds.metric, folds.kind]))
+    return str(joblib.hash([estimator, folds.X, folds.y, list(folds.splits), folds.metric, astuple(folds.stages)]))
