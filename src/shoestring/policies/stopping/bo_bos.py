@@ -5,7 +5,8 @@ to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.stopping.opti
 and what it shares with GP-UCB in `ucb_policy`.
 
     paper    here             meaning                                                                   unit
-    N0       n0               steps of a trial before its first check; the first stop is after N0+1     steps
+    N0       n0               steps of a trial before its first check; the first stop is after N0+1;    steps
+                              None: 8 of 50, in proportion to N, and 3 at least
     N        max_steps        a full training                                                           steps
     K1       k1, k1_growth    loss of stopping a winner: k1 / g^t grows with the trials started         loss
     K2       k2               loss of finishing a loser                                                 loss
@@ -103,6 +104,8 @@ from shoestring.policy import (
 
 _LENGTHS = "lengths_"  # prefix of the names of the second surrogate in the memo
 _REFIT_LENGTHS = 10  # trials between two fits of the second surrogate, as in the paper: C2 needs no precise deviations
+_N0_SHARE = 8 / 50  # of a full training, as in the paper
+_LEAST_N0 = 3  # the curve model has two parameters
 _EXPLAINED = ("reason", "decision", "statistic", "cell", "prob_better", "loss_continue", "loss_stop", "loss_finish")
 
 
@@ -127,7 +130,7 @@ class BOBOS(UcbPolicy):
         }
     )
     memo_lists: ClassVar[tuple[str, ...]] = (*SURROGATE_MEMO, *(_LENGTHS + name for name in SURROGATE_MEMO))
-    n0: int = 8
+    n0: int | None = None
     k1: float = 100.0
     k1_growth: str | float = "normal"
     k2: float = 99.0
@@ -147,7 +150,7 @@ class BOBOS(UcbPolicy):
 
     def __post_init__(self) -> None:
         UcbPolicy.__post_init__(self)
-        require_whole(self, "n0", 1, "the curve model needs a beginning", "Try 8.")
+        require_whole(self, "n0", 1, "the curve model needs a beginning", "Leave it out for 8 of 50.", optional=True)
         require_whole(self, "paths", 1, "the rule needs simulated curves", "Try 100000.")
         require_whole(
             self, "replan_every", 1, "a trial is checked after each step", "Try 8; None: plan once.", optional=True
@@ -179,7 +182,7 @@ class BOBOS(UcbPolicy):
     # starting a trial ------------------------------------------------------------------------------------------------
 
     def first_goal(self, ledger: Ledger) -> int:
-        return min(self.n0 + 1, ledger.max_steps)
+        return min(self.warm_up(ledger.max_steps) + 1, ledger.max_steps)
 
     def make_surrogate(self, ledger: Ledger, table: ConfigTable, active: ActiveTrials) -> Surrogate | None:
         if self.search_by == "ends":
@@ -209,15 +212,16 @@ class BOBOS(UcbPolicy):
 
     def continue_or_stop(self, ledger: Ledger, checked: ActiveTrial, active: ActiveTrials) -> ContinueTrial | StopTrial:
         trial = ledger.trials[checked.number]
-        if trial.steps <= self.n0:  # the budget ended before the first check
-            return ContinueTrial(self.n0 + 1, {"phase": "warm-up"})
+        warm_up = self.warm_up(ledger.max_steps)
+        if trial.steps <= warm_up:  # the budget ended before the first check
+            return ContinueTrial(warm_up + 1, {"phase": "warm-up"})
         losses = curve_of(trial)
         if not losses:
             return ContinueTrial(trial.steps + 1, INCOMPLETE_CURVE)
         opening = ledger.orders[checked.order].memo
         bounds = pick_range(ledger, self.low, self.high, active.error_range)
         best, k1 = find_incumbent(ledger, trial.number), k1_schedule(self.k1_growth, checked.iteration, self.k1)
-        n0 = self.plan_step(trial.steps)
+        n0 = self.plan_step(trial.steps, ledger.max_steps)
         why: dict[str, Scalar] = {
             "phase": "stopping check",
             "incumbent": ledger.state.sign * best,
@@ -278,9 +282,14 @@ class BOBOS(UcbPolicy):
         bounds = pick_range(ledger, self.low, self.high, active.error_range)
         return self.make_rule(int(str(check["planned_at"])), ledger.max_steps, float(str(check["k1"])), bounds)
 
-    def plan_step(self, steps: int) -> int:
+    def warm_up(self, max_steps: int) -> int:
+        """Return N0: the steps of a trial before its first check."""
+        return max(_LEAST_N0, round(_N0_SHARE * max_steps)) if self.n0 is None else self.n0
+
+    def plan_step(self, steps: int, max_steps: int) -> int:
         """Return the step that replaces N0 for a trial of `steps` steps: that at which its curves were last simulated."""
-        return steps - 1 - ((steps - 1 - self.n0) % self.replan_every) if self.replan_every else self.n0
+        n0 = self.warm_up(max_steps)
+        return steps - 1 - ((steps - 1 - n0) % self.replan_every) if self.replan_every else n0
 
     def make_rule(self, n0: int, n_max: int, k1: float, bounds: ErrorRange) -> StoppingRule:
         return StoppingRule(

@@ -106,7 +106,7 @@ def test_every_step_and_every_stop_follows_the_rule(policy: BOBOS) -> None:
             if entry.trial not in first_orders:
                 first_orders[entry.trial] = entry
                 is_design = entry.trial < policy.initial_trials
-                assert entry.until == (STEPS if is_design else policy.n0 + 1)
+                assert entry.until == (STEPS if is_design else policy.warm_up(STEPS) + 1)
     assert checks > 50
     assert stops(ledger)
     unfinished = [trial.number for trial in ledger.trials if trial.steps < STEPS]
@@ -253,6 +253,21 @@ def test_continuous_spaces_diverging_and_failing_trials() -> None:
 def test_invalid_settings_raise_errors(settings: dict[str, Any]) -> None:
     with pytest.raises(PolicyError, match=next(iter(settings))):
         BOBOS(**settings)
+
+
+def test_trials_of_a_few_steps_can_be_stopped() -> None:
+    """The steps before the first check are 8 of 50, in proportion, unless they are given."""
+    assert [BOBOS().warm_up(steps) for steps in (4, 8, 20, 50, 100)] == [3, 3, 3, 8, 16]
+    assert BOBOS(n0=8).warm_up(8) == 8
+    short = {name: curve[::2] for name, curve in curves().items()}
+    rows = Space.from_configs([{"name": name, "x": i / 23} for i, name in enumerate(short)])
+    stopped = {}
+    for policy in (replace(SMALL, n0=None), replace(SMALL, n0=8)):
+        start = make_definition(policy, space=rows, budget="120 epochs", max_steps=8)
+        ledger = simulate(watch(policy), ListedCurves(short, by="name"), start).ledger
+        stopped[policy.n0] = [order.why["stopped_at"] for order in stops(ledger)]
+    assert stopped[8] == []
+    assert min(map(int, map(str, stopped[None]))) == 4
 
 
 @pytest.mark.parametrize("intermediate", [True, False])
