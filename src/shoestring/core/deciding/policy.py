@@ -345,7 +345,7 @@ def is_in_design(ledger: Ledger, initial_trials: int, *, whole: bool = False) ->
     initial_trials : int
         Number of trials in the design.
     whole : bool
-        Never end the design before, also under a budget of time or money.
+        Never end the design early, also under a budget of time or money.
 
     Returns
     -------
