@@ -45,12 +45,12 @@ class TrueGpEi:
         config = find_untried_config(ledger)
         if config is None:
             return Finish("every configuration was trained to its end")
-        if len(done) >= 2:
+        if done:  # the model is known, so it chooses from the second configuration on
             x = np.array([space.to_cube(t.config) for t in done])
             y = np.array([t.losses[-1] for t in done], dtype=float)
             # asymptotes have variance 1; what remains of a curve is noise
             theta = np.log([1.0, *self.lengthscale, 1e-2])
-            gp = condition(Kernel.ard("se", space.dims), theta, x, y, standardise=False)
+            gp = condition(Kernel.ard("se", space.dims), theta, x, y, mean="zero", standardise=False)
             open_rows = [row for row in space.rows or () if space.key(row) not in ledger.state.used]
             mean, variance = gp.predict(np.array([space.to_cube(row) for row in open_rows]))
             config = open_rows[int(np.argmax(log_expected_improvement(mean, np.sqrt(variance), float(y.min()))))]

@@ -5,6 +5,7 @@
     python -m benchmarks bo_bos.curves --quick          one table, 3 seeds, few methods: under two minutes, nothing written
     python -m benchmarks bo_bos.curves --show           print results/curves.json and the tables of README.md; nothing is run
     python -m benchmarks bo_bos.curves --methods gp_ucb,bo_bos,oracle --tables fcnet,vae --seeds 20
+    python -m benchmarks bo_bos.curves --steps 10 -o out/short            curves thinned to 10 steps; results/curves_10_steps.json
 
 Every study is stored as a JSON line in the folder `-o` and not repeated. (`--lines` names the file: several processes need one
 each, and all of them are read.) results/curves.json is the summary of all studies, and `figures.py` draws the figures. The
@@ -25,7 +26,7 @@ from typing import Any
 
 from benchmarks.bo_bos.compare import read, show, summarise
 from benchmarks.bo_bos.page import tables as tables_of_page
-from benchmarks.bo_bos.studies import METHODS, recorded_problem, run_study
+from benchmarks.bo_bos.studies import EPOCHS, METHODS, recorded_problem, run_study
 
 HERE = Path(__file__).parent
 SUMMARY = HERE / "results" / "curves.json"
@@ -55,7 +56,7 @@ def race(options: argparse.Namespace) -> list[dict[str, Any]]:
     done = {(row["table"], row["method"], row["seed"]) for row in rows}
     for seed in range(options.first_seed, options.first_seed + (3 if options.quick else options.seeds)):
         for name in names:
-            problem = recorded_problem(paths[name], name=name)
+            problem = recorded_problem(paths[name], options.steps, name=name)
             for method in methods:
                 if (name, method, seed) in done:
                     continue
@@ -68,14 +69,15 @@ def race(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def update_summary(summary: dict[str, Any]) -> dict[str, Any]:
+def update_summary(summary: dict[str, Any], file: Path | None = None) -> dict[str, Any]:
     """Replace the results of these methods on these tables in results/curves.json, and return the whole content."""
-    SUMMARY.parent.mkdir(exist_ok=True)
-    stored = json.loads(SUMMARY.read_text()) if SUMMARY.exists() else {}
+    file = SUMMARY if file is None else file
+    file.parent.mkdir(exist_ok=True)
+    stored = json.loads(file.read_text()) if file.exists() else {}
     for table, methods in summary.items():
         known = stored.get(table, {}) | methods
         stored[table] = {method: known[method] for method in METHODS if method in known}
-    SUMMARY.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     return stored
 
 
@@ -90,15 +92,19 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--tables", help="names separated by commas; default: all")
     parser.add_argument("--methods", help="names separated by commas; default: all")
+    parser.add_argument(
+        "--steps", type=int, default=EPOCHS, help="steps of a full training, to which curves are thinned"
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
+    file = SUMMARY if options.steps == EPOCHS else SUMMARY.with_name(f"curves_{options.steps}_steps.json")
     if options.show:
-        summary = json.loads(SUMMARY.read_text())
+        summary = json.loads(file.read_text())
     else:
         summary = summarise(race(options))
         if not options.quick:
-            summary = update_summary(summary)
+            summary = update_summary(summary, file)
     result, ok = show(summary)
     if options.show:
         print("", *tables_of_page(summary), sep="\n\n")

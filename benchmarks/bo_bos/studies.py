@@ -49,6 +49,7 @@ from shoestring.policies.stopping.active_trials import (
     StopTrial,
     find_incumbent,
 )
+from shoestring.policies.stopping.bo_bos import BOBOS
 from shoestring.policies.stopping.surrogate import Surrogate, fit_surrogate, observe
 from shoestring.policies.stopping.ucb_policy import GPUCB
 from shoestring.runners.simulated.recorded_table import Table
@@ -60,7 +61,7 @@ BUDGET_RUNS = 40
 PATHS = 20_000
 DESIGN = 6  # trials
 
-PRINTED: dict[str, Any] = {"search_by": "printed", "replan_every": None, "refit_every": 10}
+PRINTED: dict[str, Any] = {"search_by": "lengths", "replan_every": None, "refit_every": 10}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "gp_ucb": ("gp_ucb", {}),
     "bo_bos": ("bo_bos", {"paths": PATHS}),
@@ -70,6 +71,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "one plan a run": ("bo_bos", {"paths": PATHS, "replan_every": None}),
     "no C2": ("bo_bos", {"paths": PATHS, "kappa": float("inf")}),
     "printed": ("bo_bos", {"paths": PATHS, **PRINTED}),
+    "printed all steps": ("bo_bos", {"paths": PATHS, "printed": True}),
     "no intermediate": ("bo_bos", {"paths": PATHS, **PRINTED, "intermediate": False}),
     "boca": ("boca", {}),
     "lc_prediction": ("lc_prediction", {"forecast": "process"}),
@@ -112,7 +114,7 @@ def live_problem(task: Task) -> Problem:
 
 def warm_up(problem: Problem) -> int:
     """Return the steps of a run before its first check: 8 of 50, as in the paper, and in proportion for short trainings."""
-    return 8 if problem.max_steps >= 40 else max(2, round(8 * problem.max_steps / 50))
+    return 8 if problem.max_steps >= 40 else BOBOS().warm_up(problem.max_steps)
 
 
 def run_study(problem: Problem, method: str, seed: int, with_configs: bool = False) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     python -m benchmarks boil.compare --even                 the same tables with one price for every step
     python -m benchmarks boil.compare --quick                one table, 3 seeds, few methods: under two minutes, nothing is stored
     python -m benchmarks boil.compare --show                 tables and figures of the stored studies, nothing is run
+    python -m benchmarks boil.compare --values FILE          also write the utility of each study, by table, method and seed
 
 Every study is a JSON line in the folder `-o`, and is not run again. Calls without `--tables` and `--methods` write their summary
 to results/compare.json. Figures show our own tables. The columns are explained in `summary.py`. Last line: one JSON object; exit
@@ -27,7 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.boil.problems import EVEN, load, table_paths
+from benchmarks.boil.problems import EVEN, Problem, load, table_paths
 from benchmarks.boil.studies import METHODS, run_study
 from benchmarks.boil.summary import summary_of, utilities
 
@@ -136,6 +137,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="studies at once")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--values", type=Path, help="file for the utility of each study")
     chosen = parser.parse_args()
     paths = table_paths(chosen.data)
     paths = {name: path for name, path in paths.items() if not chosen.tables or name in chosen.tables.split(",")}
@@ -168,6 +170,9 @@ def main() -> int:
             print(f"{count} of {len(todo)} studies", file=sys.stderr, flush=True)
     mine = {name: [row for row in rows if row["table"] == name] for name in problems}
     summary = {name: summary_of(problem, mine[name]) for name, problem in problems.items()}
+    if chosen.values:
+        values = {name: list_values(problem, mine[name], chosen.seeds) for name, problem in problems.items()}
+        chosen.values.write_text(dump_lines(values) + "\n", encoding="utf-8")
     verdict, ok = show(summary)
     if not (chosen.quick or chosen.tables or chosen.methods):
         store(summary)
@@ -180,6 +185,27 @@ def main() -> int:
             draw_all(RESULTS, problems, mine, curves)
     print(json.dumps(verdict))
     return 0 if ok or chosen.quick else 1  # three seeds are too few to judge
+
+
+def list_values(problem: Problem, rows: list[dict[str, Any]], seeds: int) -> dict[str, dict[str, list[float]]]:
+    """Return the utility over time and at the end of each method, by seed."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        if row["seed"] < seeds:
+            utility = utilities(problem, row)
+            of_method = found.setdefault(row["method"], {"over_time": [], "at_end": []})
+            of_method["over_time"].append(round(float(utility.mean()), 4))
+            of_method["at_end"].append(round(float(utility[-1]), 4))
+    return found
+
+
+def dump_lines(values: dict[str, Any]) -> str:
+    """Return JSON with a line for each table and method."""
+    lines = [
+        f' "{name}": {{\n' + ",\n".join(f'  "{m}": {json.dumps(v)}' for m, v in methods.items()) + "\n }"
+        for name, methods in values.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def store(summary: dict[str, Any]) -> None:

@@ -183,3 +183,23 @@ def test_a_falling_prior_mean_predicts_lower_ends_of_real_curves(scripts: Any) -
         for kind in ("plain", "falling")
     }
     assert bias["plain"] < -1.0 < bias["falling"]
+
+
+def test_the_table_of_six_dimensions_is_that_of_its_sets() -> None:
+    lines = (FOLDER / "results" / "synthetic_by_set.jsonl").read_text().splitlines()
+    regrets = {(row["dims"], row["method"], row["budget"]): np.array(row["regret"]) for row in map(json.loads, lines)}
+    page = (FOLDER / "README.md").read_text("utf-8")
+    names = {
+        (6, "bhpt_printed"): "**BHPT**",
+        (6, "bhpt_eps"): "**BHPT-ε**",
+        (6, "rollout"): "Rollout",
+        (6, "hyperband"): "Hyperband",
+    }
+    for (dims, method), name in (names | {(2, "gp_ei"): "GP-EI"}).items():
+        each = [regrets[dims, method, budget] for budget in (24, 48, 96, 192)]
+        assert {of.size for of in each} == {40 if dims == 6 else 100}
+        cells = [f"{of.mean():.3f} ± {of.std(ddof=1) / of.size**0.5:.3f}".replace("0.", ".") for of in each]
+        assert f"| {name} | {' | '.join(cells)} |" in page
+    differences = [regrets[6, "bhpt_printed", budget] - regrets[6, "rollout", budget] for budget in (24, 48, 96, 192)]
+    written = ", ".join(f"{of.mean():+.3f} ± {of.std(ddof=1) / of.size**0.5:.3f}" for of in differences)
+    assert f"BHPT minus Rollout is {written}" in page

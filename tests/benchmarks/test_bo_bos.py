@@ -171,7 +171,7 @@ def test_the_method_as_printed_is_a_row(scripts: Any, table: Path, monkeypatch: 
     name, settings = scripts.studies.METHODS["printed"]
     assert settings | {"paths": 0} == {
         "paths": 0,
-        "search_by": "printed",
+        "search_by": "lengths",
         "replan_every": None,
         "refit_every": 10,
     }
@@ -247,3 +247,15 @@ def test_pictures_are_drawn(
     monkeypatch.setattr(sys, "argv", [*command, "-o", str(tmp_path)])
     scripts.figures.main()
     assert (tmp_path / f"{picture}.png").stat().st_size > 5000
+
+
+def test_the_table_of_short_trainings_is_that_of_its_studies() -> None:
+    found = json.loads((FOLDER / "results" / "curves_10_steps.json").read_text())
+    page = (FOLDER / "README.md").read_text("utf-8")
+    assert len(found) == 5
+    for table, methods in found.items():
+        of = methods["bo_bos"]
+        low, high = of["ratio_of_means_90"]
+        ratio = f"{of['ratio_of_means']:.2f} ({low:.2f}–{high:.2f})"
+        counts = f"{of['slower']} | {of['runs']:.1f} | {of['stops']:.1f} | {100 * of['mistakes']:.1f} %"
+        assert f"| {table} | {of['seeds']} | {ratio} | {counts} |" in page

@@ -355,3 +355,21 @@ def test_end_to_end_on_an_agent_that_learns_immediately(
     assert result["measured"]["second_half"] >= 160.0
     assert result["measured"]["config"]["lr"] > 1e-4
     assert 3 <= result["measured"]["runs"] <= 20
+
+
+def test_the_table_of_the_printed_form_is_that_of_its_studies(scripts: Any) -> None:
+    found = json.loads((FOLDER / "results" / "as_printed.json").read_text())
+    page = (FOLDER / "README.md").read_text("utf-8")
+    names = {"boil": "BOIL (ours)", "boil printed": "with soft-plus only", "boil as printed": "all as printed"}
+    for measure in ("over_time", "at_end"):
+        for method, name in names.items():
+            cells = [name]
+            for table in ("cartpole", "inverted_pendulum", "reacher", "cnn", "smooth"):
+                values = np.array(found[table][method][measure])
+                assert values.size == 10
+                low, high = scripts.summary.interval(
+                    lambda places, values=values: float(values[places].mean()), values.size
+                )
+                digits = 3 if table == "cnn" else 1
+                cells.append(f"{values.mean():.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]")
+            assert f"| {' | '.join(cells)} |" in page

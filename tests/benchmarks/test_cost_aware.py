@@ -352,3 +352,22 @@ def test_functions_have_their_optima_and_grids_survive_coding(scripts: Any, tmp_
     np.testing.assert_allclose(grid.centres(grid.cells(point)), point)
     assert regret.one_regret("cost_aware_ei", "mixed table", 0, 8) >= 0
     assert regret.one_regret("sklearn GP", "branin", 0, 7) >= 0
+
+
+def test_the_table_of_small_exponents_is_that_of_its_runs(scripts: Any) -> None:
+    lines = (FOLDER / "results" / "small_exponents.jsonl").read_text().splitlines()
+    runs = [json.loads(line) for line in lines]
+    page = (FOLDER / "README.md").read_text("utf-8")
+
+    def cell(method: str, name: str, form: str) -> str:
+        mine = [run for run in runs if run["method"] == method]
+        found = scripts.traces.with_interval("v", [run[name] for run in mine], [run["problem"] for run in mine])
+        return f"{found['v']:{form}} ({found['v_low']:{form}} to {found['v_high']:{form}})"
+
+    methods = list(dict.fromkeys(run["method"] for run in runs))
+    assert len(methods) == 6
+    assert len(runs) == 72
+    for method in methods:
+        median = float(np.median([run["time_relative_to_ei"] for run in runs if run["method"] == method]))
+        cells = (cell(method, "time_relative_to_ei", ".2f"), f"{median:.2f}", cell(method, "loss_above_ei", "+.3f"))
+        assert f"| {method} | {' | '.join(cells)} |" in page

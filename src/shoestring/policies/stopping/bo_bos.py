@@ -5,7 +5,8 @@ to us), Algorithm 1. The stopping rule (Algorithm 2) is in `models.stopping.opti
 and what it shares with GP-UCB in `ucb_policy`.
 
     paper    here             meaning                                                                   unit
-    N0       n0               steps of a trial before its first check; the first stop is after N0+1     steps
+    N0       n0               steps of a trial before its first check; the first stop is after N0+1;    steps
+                              None: 8 of 50, in proportion to N, and 3 at least
     N        max_steps        a full training                                                           steps
     K1       k1, k1_growth    loss of stopping a winner: k1 / g^t grows with the trials started         loss
     K2       k2               loss of finishing a loser                                                 loss
@@ -13,9 +14,11 @@ and what it shares with GP-UCB in `ucb_policy`.
     kappa    kappa            C2: the deviation at N is at most kappa times that at n                   -
     xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)                    -
     y*       incumbent        best loss of all other trials                                             loss
-    -        search_by        surrogate that chooses configurations: "ends" or "printed", see below     -
+    -        search_by        surrogate that chooses configurations: "ends" or "lengths", see below     -
     -        intermediate     whether the surrogate of lengths also uses the first step and every N / 5 -
     -        replan_every     steps after which future curves are simulated again                       -
+    -        curve_fit        how alpha and beta of a curve are found, see `models.stopping.curve_paths` -
+    -        printed          the method as printed: all settings in which the default differs          -
 
 A trial stops when the rule decides so (C1) and the surrogate allows it (C2). A trial that the rule expects to win is trained
 further, so that its value is known. `why` of a one-step order holds the statistic and its cell of the decision map,
@@ -30,8 +33,8 @@ Differences from the paper:
 - Configurations are chosen as in GP-UCB, by a surrogate of the best loss of each trial ("ends"); a stopped trial has the loss
   that it had reached. In a surrogate of configurations and lengths early losses, which differ most, widen the bounds: a third of
   the studies in benchmarks/bo_bos then needed more steps than GP-UCB, against one in six. By default it is used only for C2.
-  "printed" is the paper's own surrogate: n / N, one length-scale for all columns, most likely parameters from ten restarts.
-  With `replan_every=None` and `refit_every=10` the whole method is as in the paper.
+  "lengths" is the paper's own surrogate: n / N, one length-scale for all columns, most likely parameters from ten restarts.
+- The statistic is the mean error over the steps after the plan, as in the authors' programs; in the paper it is over all steps.
 - The deviations of C2 are those of the latent loss at the moment the trial was started; the order that started it stores them.
 - Losses are converted to errors as in `error_range`. No trial is stopped while the incumbent is below that range.
 - A stopped trial is paused, not closed.
@@ -43,15 +46,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from shoestring.core.deciding.printed_form import as_printed
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.arrays import Floats
+from shoestring.core.values.checks import is_number
 from shoestring.core.values.randomness import stream
 from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import normal_quantile
+from shoestring.models.stopping.curve_paths import CurveFitRule
 from shoestring.models.stopping.optimal_stopping import (
     K1_GROWTH,
     StoppingDecision,
@@ -98,9 +104,12 @@ from shoestring.policy import (
 
 _LENGTHS = "lengths_"  # prefix of the names of the second surrogate in the memo
 _REFIT_LENGTHS = 10  # trials between two fits of the second surrogate, as in the paper: C2 needs no precise deviations
+_N0_SHARE = 8 / 50  # of a full training, as in the paper
+_LEAST_N0 = 3  # the curve model has two parameters
 _EXPLAINED = ("reason", "decision", "statistic", "cell", "prob_better", "loss_continue", "loss_stop", "loss_finish")
 
 
+@as_printed(search_by="lengths", statistic="all", replan_every=None, refit_every=10)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BOBOS(UcbPolicy):
     name: ClassVar[str] = "bo_bos"
@@ -121,48 +130,59 @@ class BOBOS(UcbPolicy):
         }
     )
     memo_lists: ClassVar[tuple[str, ...]] = (*SURROGATE_MEMO, *(_LENGTHS + name for name in SURROGATE_MEMO))
-    n0: int = 8
+    n0: int | None = None
     k1: float = 100.0
     k1_growth: str | float = "normal"
     k2: float = 99.0
     step_cost: float = 1.0
     kappa: float = 2.0
     noise_allowance: bool = False
-    search_by: Literal["ends", "printed"] = "ends"
+    search_by: Literal["ends", "lengths"] = "ends"
     intermediate: bool = True
     statistic: Literal["after_n0", "all"] = "after_n0"
     paths: int = 100_000
     cells: int = 100
     replan_every: int | None = 8
+    curve_fit: CurveFitRule = "likelihood"
+    printed: bool = False
     low: float | None = None
     high: float | None = None
 
     def __post_init__(self) -> None:
         UcbPolicy.__post_init__(self)
-        require_whole(self, "n0", 1, "the curve model needs a beginning", "Try 8.")
+        require_whole(self, "n0", 1, "the curve model needs a beginning", "Leave it out for 8 of 50.", optional=True)
         require_whole(self, "paths", 1, "the rule needs simulated curves", "Try 100000.")
         require_whole(
             self, "replan_every", 1, "a trial is checked after each step", "Try 8; None: plan once.", optional=True
         )
         require_whole(self, "cells", 1, "the statistic falls into a cell", "Try 100.")
-        require_between(self, "k1", 0.0, math.inf, "it is the loss of stopping a winner", "Try 100.")
+        if self.k1 != math.inf:
+            because = "it is the loss of stopping a winner"
+            require_between(self, "k1", 0.0, math.inf, because, "Try 100; inf: nothing is stopped.")
         require_between(self, "k2", 0.0, math.inf, "it is the loss of finishing a loser", "Try 99.")
         require_between(self, "step_cost", 0.0, math.inf, "a step without cost would always be taken", "Try 1.")
         require_within(self, "kappa", 1.0, math.inf, "below 1, C2 would fail at full training", "Try 2; inf: no C2.")
+        require_one_of(self, "noise_allowance", (True, False))
+        require_one_of(self, "intermediate", (True, False))
         require_one_of(self, "statistic", ("after_n0", "all"))
-        require_one_of(self, "search_by", ("ends", "printed"))
+        require_one_of(self, "curve_fit", get_args(CurveFitRule))
+        require_one_of(self, "search_by", ("ends", "lengths"))
         growth = K1_GROWTH.get(self.k1_growth) if isinstance(self.k1_growth, str) else self.k1_growth
-        if not isinstance(growth, int | float) or not 0.0 < growth <= 1.0:
+        if growth is None or not is_number(growth) or not 0.0 < growth <= 1.0:
             raise PolicyError(
-                f"BOBOS(k1_growth={self.k1_growth!r}) must be one of {', '.join(K1_GROWTH)} or a number above 0 and at most 1 "
+                f"bo_bos(k1_growth={self.k1_growth!r}) must be one of {', '.join(K1_GROWTH)} or a number above 0 and at most 1 "
                 "by which k1 is divided for each trial. Try 'normal'."
             )
         require_range(self, self.low, self.high)
 
+    @property
+    def has_whole_design(self) -> bool:
+        return self.printed
+
     # starting a trial ------------------------------------------------------------------------------------------------
 
     def first_goal(self, ledger: Ledger) -> int:
-        return min(self.n0 + 1, ledger.max_steps)
+        return min(self.warm_up(ledger.max_steps) + 1, ledger.max_steps)
 
     def make_surrogate(self, ledger: Ledger, table: ConfigTable, active: ActiveTrials) -> Surrogate | None:
         if self.search_by == "ends":
@@ -192,15 +212,16 @@ class BOBOS(UcbPolicy):
 
     def continue_or_stop(self, ledger: Ledger, checked: ActiveTrial, active: ActiveTrials) -> ContinueTrial | StopTrial:
         trial = ledger.trials[checked.number]
-        if trial.steps <= self.n0:  # the budget ended before the first check
-            return ContinueTrial(self.n0 + 1, {"phase": "warm-up"})
+        warm_up = self.warm_up(ledger.max_steps)
+        if trial.steps <= warm_up:  # the budget ended before the first check
+            return ContinueTrial(warm_up + 1, {"phase": "warm-up"})
         losses = curve_of(trial)
         if not losses:
             return ContinueTrial(trial.steps + 1, INCOMPLETE_CURVE)
         opening = ledger.orders[checked.order].memo
         bounds = pick_range(ledger, self.low, self.high, active.error_range)
         best, k1 = find_incumbent(ledger, trial.number), k1_schedule(self.k1_growth, checked.iteration, self.k1)
-        n0 = self.plan_step(trial.steps)
+        n0 = self.plan_step(trial.steps, ledger.max_steps)
         why: dict[str, Scalar] = {
             "phase": "stopping check",
             "incumbent": ledger.state.sign * best,
@@ -261,9 +282,14 @@ class BOBOS(UcbPolicy):
         bounds = pick_range(ledger, self.low, self.high, active.error_range)
         return self.make_rule(int(str(check["planned_at"])), ledger.max_steps, float(str(check["k1"])), bounds)
 
-    def plan_step(self, steps: int) -> int:
+    def warm_up(self, max_steps: int) -> int:
+        """Return N0: the steps of a trial before its first check."""
+        return max(_LEAST_N0, round(_N0_SHARE * max_steps)) if self.n0 is None else self.n0
+
+    def plan_step(self, steps: int, max_steps: int) -> int:
         """Return the step that replaces N0 for a trial of `steps` steps: that at which its curves were last simulated."""
-        return steps - 1 - ((steps - 1 - self.n0) % self.replan_every) if self.replan_every else self.n0
+        n0 = self.warm_up(max_steps)
+        return steps - 1 - ((steps - 1 - n0) % self.replan_every) if self.replan_every else n0
 
     def make_rule(self, n0: int, n_max: int, k1: float, bounds: ErrorRange) -> StoppingRule:
         return StoppingRule(
@@ -277,6 +303,7 @@ class BOBOS(UcbPolicy):
             n_paths=self.paths,
             n_cells=self.cells,
             statistic=self.statistic,
+            curve_fit=self.curve_fit,
         )
 
 

@@ -106,7 +106,7 @@ def test_every_step_and_every_stop_follows_the_rule(policy: BOBOS) -> None:
             if entry.trial not in first_orders:
                 first_orders[entry.trial] = entry
                 is_design = entry.trial < policy.initial_trials
-                assert entry.until == (STEPS if is_design else policy.n0 + 1)
+                assert entry.until == (STEPS if is_design else policy.warm_up(STEPS) + 1)
     assert checks > 50
     assert stops(ledger)
     unfinished = [trial.number for trial in ledger.trials if trial.steps < STEPS]
@@ -255,10 +255,25 @@ def test_invalid_settings_raise_errors(settings: dict[str, Any]) -> None:
         BOBOS(**settings)
 
 
+def test_trials_of_a_few_steps_can_be_stopped() -> None:
+    """The steps before the first check are 8 of 50, in proportion, unless they are given."""
+    assert [BOBOS().warm_up(steps) for steps in (4, 8, 20, 50, 100)] == [3, 3, 3, 8, 16]
+    assert BOBOS(n0=8).warm_up(8) == 8
+    short = {name: curve[::2] for name, curve in curves().items()}
+    rows = Space.from_configs([{"name": name, "x": i / 23} for i, name in enumerate(short)])
+    stopped = {}
+    for policy in (replace(SMALL, n0=None), replace(SMALL, n0=8)):
+        start = make_definition(policy, space=rows, budget="120 epochs", max_steps=8)
+        ledger = simulate(watch(policy), ListedCurves(short, by="name"), start).ledger
+        stopped[policy.n0] = [order.why["stopped_at"] for order in stops(ledger)]
+    assert stopped[8] == []
+    assert min(map(int, map(str, stopped[None]))) == 4
+
+
 @pytest.mark.parametrize("intermediate", [True, False])
 def test_the_printed_surrogate_is_that_of_the_paper(intermediate: bool) -> None:
     """One length-scale for numbers and n / N together, fitted again after every ten trials, without priors."""
-    policy = replace(SMALL, search_by="printed", refit_every=10, intermediate=intermediate)
+    policy = replace(SMALL, search_by="lengths", refit_every=10, intermediate=intermediate)
     ledger = study(policy, budget=300)
     chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
     # the second length-scale is that of the name, a choice
