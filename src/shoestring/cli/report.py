@@ -29,6 +29,8 @@ from shoestring.stores.addresses import open_store
 from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.study import Study
 
+_MAX_DIGITS = 18  # of the number of an order in an address
+
 
 def write_report(
     studies: Sequence[str],
@@ -195,6 +197,8 @@ class WatchedStore:
         def get(render: Callable[[Mapping[str, str]], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
             try:
                 return Answer(render(query), kind)
+            except StudyError as error:  # no such study or order
+                raise RequestError(400, error) from None
             except ShoestringError as error:
                 raise RequestError(500, error) from None
 
@@ -215,8 +219,8 @@ class WatchedStore:
 
 
 def _read_order(text: str) -> tuple[int, ...]:
-    if text and not (text.isascii() and text.isdigit()):
-        raise StudyError(f"order={text!r} must be the number of an order, as order=7")
+    if text and not (text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS):
+        raise StudyError(f"order={text[:_MAX_DIGITS]!r} must be the number of an order, as order=7")
     return (int(text),) if text else ()
 
 

@@ -83,9 +83,9 @@ def test_a_changed_archive_is_not_used(damage: str, tmp_path: Path) -> None:
     for path in archives:
         content = remote._system.cat_file(path)
         step = str(int(path.rpartition("step-")[2][:6])).encode()
-        header = content.index(b"ustar")
-        first = content.index(step, header + 200)
-        changed = content[:first] + b"9" + content[first + 1 :] if damage == "a bit" else content[:100]
+        place_of_digit = content.rindex(step)  # only zeros follow it
+        flipped = content[:place_of_digit] + b"9" + content[place_of_digit + 1 :]
+        changed = flipped if damage == "a bit" else content[:100]
         assert changed != content
         remote._system.pipe_file(path, changed)
     with pytest.warns(UserWarning, match="is not the one that was saved"):
