@@ -18,7 +18,6 @@ from shoestring.cli.options import STOPPED
 from shoestring.cli.printing import print_line
 from shoestring.core.ledger.budget import parse_duration_s
 from shoestring.core.ledger.entries import Direction
-from shoestring.core.values.checks import is_number
 from shoestring.core.values.strict_json import dumps, untag
 from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, StoreError, StudyError, StudyInUse, did_you_mean
@@ -137,8 +136,6 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_report(*, value: Any = None, cost_s: Any = None, failed: Any = None, saved_step: Any = None) -> StepReport:
-    if value is not None and not is_number(value):
-        raise StudyError(f"value={value!r} must be a number, null, or '~nan' or '~inf' for one that is not finite")
     return StepReport.read(value, cost_s, failed, saved_step=saved_step)
 
 

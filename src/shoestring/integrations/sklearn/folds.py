@@ -30,6 +30,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import _safe_split
 
 from shoestring.core.space.space import Config
+from shoestring.core.values.checks import to_number
 from shoestring.integrations.sklearn.results import FoldResult, FoldResults, Scores, to_metrics
 from shoestring.runners.training.code import Context, Report
 
@@ -223,6 +224,6 @@ def _add_times(before: FoldResult | None, now: FoldResult) -> FoldResult:
 
 def _to_float(name: str, value: Any) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError):
+        return to_number(value)
+    except TypeError:
         raise ValueError(f"scoring must return a number, got {value!r} for {name}") from None
