@@ -20,6 +20,7 @@ from shoestring.errors import ShoestringError, StoreError, StudyError, did_you_m
 from shoestring.http.access import Access
 from shoestring.http.server import Answer, RequestError, Routes, Server
 from shoestring.policies.citations import cite
+from shoestring.private_files import make_folder, write_file
 from shoestring.reports.figures.comparisons import draw_comparison, draw_replayed
 from shoestring.reports.figures.drawing import Figure
 from shoestring.reports.figures.history import StudyHistory, read_history
@@ -103,7 +104,7 @@ def _write_figures(figures: Sequence[Figure], folder: str | None, kind: str, dar
 def _write(path: Path, content: bytes | None = None) -> None:
     """Write a file; without content, make a folder."""
     try:
-        path.mkdir(parents=True, exist_ok=True) if content is None else path.write_bytes(content)
+        make_folder(path) if content is None else write_file(path, content)
     except (OSError, ValueError) as error:  # ValueError: no file can have that name
         raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 

@@ -23,6 +23,7 @@ from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, StoreError, StudyError, StudyInUse, did_you_mean
 from shoestring.http.access import Access
 from shoestring.http.server import Answer, RequestError, Routes, Server
+from shoestring.private_files import is_readable_by_others
 from shoestring.study.ask import StepReport
 from shoestring.study.serving.request_queue import RequestQueue
 from shoestring.study.serving.session import OrderNotOpen, ServeSession
@@ -154,12 +155,19 @@ def find_token(file: str | None) -> str | None:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as created:
                 created.write(secrets.token_urlsafe(24) + "\n")
-        return path.read_text(encoding="utf-8").strip()
+        token = path.read_text(encoding="utf-8").strip()
+        is_open_to_others = is_readable_by_others(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise StudyError(
             f"the token file {file!r} cannot be read or created: {why}: give a file that you can write"
         ) from None
+    if is_open_to_others:
+        raise StudyError(
+            f"other users can read or change the token file {file!r}: make a new token, in a file that you alone can read "
+            f"(chmod 600), or set {TOKEN_VARIABLE} instead"
+        )
+    return token
 
 
 def _find_study(

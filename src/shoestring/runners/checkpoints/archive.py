@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from shoestring.private_files import make_folder
+
 _ROOT = "checkpoint"  # the name of the checkpoint inside an archive
 
 
@@ -48,7 +50,7 @@ def write_archive(path: Path, file: IO[bytes]) -> None:
 
 def unpack(file: IO[bytes], to: Path) -> Path:
     """Unpack the file or folder of an archive to the path `to`; return that path."""
-    to.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(to.parent)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=to.parent))
     try:
         with tarfile.open(fileobj=file, mode="r|") as archive:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shoestring.errors import RunnerError
+from shoestring.private_files import make_folder
 from shoestring.runners.checkpoints.archive import list_files, pack, remove, unpack
 from shoestring.runners.checkpoints.digest import Digest
 from shoestring.runners.process.process_group import IS_WINDOWS
@@ -347,7 +348,7 @@ class FolderStore:
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
         partial = self._partial(trial, step, attempt)
-        partial.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(partial.parent)
         remove(partial)
         return partial
 
@@ -379,7 +380,7 @@ class FolderStore:
     def check_writable(self) -> None:
         probe = self.root / f"probe-{os.getpid()}"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
             probe.write_bytes(b"can be written")
             probe.unlink()
         except OSError as error:
@@ -389,7 +390,7 @@ class FolderStore:
             ) from None
 
     def add_marker(self, marker: str) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.root)
         for left in self.root.glob(".mark-*"):  # left by a run that was killed
             remove(left)
         (self.root / f".mark-{marker}").touch()
