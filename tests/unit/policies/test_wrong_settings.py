@@ -17,6 +17,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bhpt", {"start": "high"}, r"bhpt\(start='high'\)"),
     ("cost_aware_ei", {"cost_features": 5}, "cost_features=5.* must be a list of parameter names"),
     ("cost_aware_ei", {"cost_features": [5]}, r"cost_features=\[5\].* must be a list of parameter names"),
+    ("fabolas_epochs", {"lengths": NotImplemented}, "lengths=NotImplemented.* must be shares of a full training"),
+    ("fabolas_epochs", {"lengths": 0.5}, "lengths=0.5.* must be shares of a full training"),
 ]
 
 
