@@ -31,6 +31,7 @@ __all__ = [
     "Order",
     "Policy",
     "Prices",
+    "PutCheckpoint",
     "RayCluster",
     "Receipt",
     "Report",
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from shoestring.core.space.parameters import Choice, Constant, Float, Int
     from shoestring.core.space.space import Space
     from shoestring.errors import ShoestringError, TrainingFailed
-    from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
+    from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, PutCheckpoint, StoredCheckpoint
     from shoestring.runners.ray.cluster import RayCluster
     from shoestring.runners.runner import Runner
     from shoestring.runners.training.code import Context, Report
@@ -81,7 +82,7 @@ _MODULES = {  # where each name is defined
     "core.space.parameters": ("Choice", "Constant", "Float", "Int"),
     "core.space.space": ("Space",),
     "errors": ("ShoestringError", "TrainingFailed"),
-    "runners.checkpoints.checkpoint_store": ("CheckpointStore", "StoredCheckpoint"),
+    "runners.checkpoints.checkpoint_store": ("CheckpointStore", "PutCheckpoint", "StoredCheckpoint"),
     "runners.ray.cluster": ("RayCluster",),
     "runners.runner": ("Runner",),
     "runners.training.code": ("Context", "Report"),

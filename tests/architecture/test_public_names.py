@@ -42,6 +42,7 @@ PUBLIC = {
         "Lease",
         "LedgerStore",
         "Policy",
+        "PutCheckpoint",
         "RayCluster",
         "Runner",
         "StoredCheckpoint",
