@@ -36,7 +36,6 @@ from shoestring.runners.checkpoints.checkpoint_store import (
     FolderStore,
     PutCheckpoint,
     StoredCheckpoint,
-    name_step,
     open_checkpoint_store,
 )
 from shoestring.runners.checkpoints.digest import compute_digest
@@ -70,9 +69,8 @@ class Checkpoints:
         self._newest_save_s = 0.0  # the newest of these; 0 at first, so that the first trial is saved and measured
         self._digests: dict[int, dict[int, str]] = {}  # {trial: {step: digest}}; empty: it is read unchecked
         self._notes: list[Note] = []  # entries that `take_notes` has not returned yet
-        self._checked: dict[
-            tuple[int, int], Path
-        ] = {}  # checkpoints that were found unchanged and are about to be loaded
+        # Checkpoints that were found unchanged, until they are loaded:
+        self._checked: dict[tuple[int, int], Path] = {}
 
     def start(self, ledger: Ledger, *, is_needed: bool = True) -> dict[int, int]:
         """Begin or continue a study; return {trial: newest step with a checkpoint}.
@@ -273,9 +271,11 @@ class Checkpoints:
     def _fetch(self, trial: int, step: int) -> Path | None:
         """Return a path to this checkpoint on this machine; None if it is gone, or is not the one that was saved."""
         stored, expected = self._find(trial, step), self.digest(trial, step)
+        if stored is None:
+            return None
         try:
-            path = self.store.get(trial, stored.name if stored else name_step(step), self.folder(trial) / "fetched")
-            found = compute_digest(path) if expected or not path.exists() else ""
+            path = self.store.get(trial, stored.name, self.folder(trial) / "fetched")
+            found = compute_digest(path) if expected else ""
         except FileNotFoundError:
             self._entries.get(trial, {}).pop(step, None)
             return None
