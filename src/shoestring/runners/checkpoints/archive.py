@@ -1,16 +1,14 @@
-"""Delete and list the files and folders of checkpoints, and pack a checkpoint into an archive.
+"""Delete and list the files of checkpoints, and pack a checkpoint into an archive.
 
 An archive is a plain tar file of what training code wrote. Members that would lead out of its folder are refused.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -28,12 +26,6 @@ def remove(path: Path) -> None:
 
 def list_files(path: Path) -> list[Path]:
     return [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
-
-
-def remove_empty_folders(folders: Iterable[Path]) -> None:
-    for folder in folders:
-        with contextlib.suppress(OSError):  # the folder is not empty
-            folder.rmdir()
 
 
 def pack(path: Path) -> bytes:

@@ -30,7 +30,6 @@ from shoestring.core.ledger.entries import Note, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import ChangedCheckpoint, CheckpointSeal
 from shoestring.errors import RunnerError
-from shoestring.runners.checkpoints.archive import remove_empty_folders
 from shoestring.runners.checkpoints.checkpoint_store import (
     CheckpointStore,
     FolderStore,
@@ -40,7 +39,7 @@ from shoestring.runners.checkpoints.checkpoint_store import (
 )
 from shoestring.runners.checkpoints.digest import compute_digest
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
-from shoestring.runners.checkpoints.trial_logs import remove_empty_logs
+from shoestring.runners.checkpoints.trial_logs import remove_empty_folders, remove_empty_logs
 
 # A trial is saved when its unsaved work took this many times as long as a save, so saving takes at most 2 % of its time.
 _WORK_PER_SAVE = 50
