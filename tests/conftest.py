@@ -42,10 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--thorough", action="store_true", help="tests marked `repeated` run with all their examples and kills"
     )
+    parser.addoption("--times", type=int, default=1, help="with --thorough, multiply the numbers of examples and kills")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     Thoroughness.is_thorough = bool(config.getoption("--thorough"))
+    Thoroughness.times = config.getoption("--times")
     # No time limits: a machine that stalls while an example is drawn is not an error.
     # CI draws the same examples in each run; runs on other machines draw new ones.
     settings.register_profile(

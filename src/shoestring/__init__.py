@@ -34,6 +34,7 @@ __all__ = [
     "Plot",
     "Policy",
     "Prices",
+    "PutCheckpoint",
     "RayCluster",
     "Receipt",
     "Report",
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from shoestring.integrations.objective.tuning import tune_objective
     from shoestring.reports.figures.configs import Importance
     from shoestring.reports.figures.plot import Plot
-    from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
+    from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, PutCheckpoint, StoredCheckpoint
     from shoestring.runners.ray.cluster import RayCluster
     from shoestring.runners.runner import Runner
     from shoestring.runners.training.code import Context, Report
@@ -91,7 +92,7 @@ _MODULES = {  # where each name is defined
     "integrations.objective.tuning": ("tune_objective",),
     "reports.figures.configs": ("Importance",),
     "reports.figures.plot": ("Plot",),
-    "runners.checkpoints.checkpoint_store": ("CheckpointStore", "StoredCheckpoint"),
+    "runners.checkpoints.checkpoint_store": ("CheckpointStore", "PutCheckpoint", "StoredCheckpoint"),
     "runners.ray.cluster": ("RayCluster",),
     "runners.runner": ("Runner",),
     "runners.training.code": ("Context", "Report"),

@@ -16,21 +16,22 @@ import shoestring
 
 ROOT = Path(shoestring.__file__).parent
 BELOW_STUDY = {"core", "models", "policies", "runners", "stores", "reports"}
-EVERYTHING = {*BELOW_STUDY, "policy", "study", "http", "cli", "testing", "integrations", "__version__"}
+EVERYTHING = {*BELOW_STUDY, "private_files", "policy", "study", "http", "cli", "testing", "integrations", "__version__"}
 MAY_IMPORT: dict[str, set[str]] = {  # every folder may also import itself, `errors` and `lazy_exports`
     "core": set(),
     "models": {"core"},
     "policies": {"core", "models", "policy"},  # `policy` is what every author of a policy imports
-    "runners": {"core"},
-    "stores": {"core"},
+    "runners": {"core", "private_files"},
+    "stores": {"core", "private_files"},
     "reports": {"core", "policies"},  # a policy formats its own numbers as text
     "http": {"core"},
-    "study": BELOW_STUDY,
+    "study": {*BELOW_STUDY, "private_files"},
     "testing": {*BELOW_STUDY, "study"},
     "integrations": {*BELOW_STUDY, "study"},
     "cli": EVERYTHING,
     "errors": set(),
     "lazy_exports": set(),
+    "private_files": set(),
     "policy": {"core"},
     "__init__": {*BELOW_STUDY, "study", "integrations"},  # names are loaded at first use
     "__main__": {"cli"},

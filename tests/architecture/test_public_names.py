@@ -43,6 +43,7 @@ PUBLIC = {
         "Lease",
         "LedgerStore",
         "Policy",
+        "PutCheckpoint",
         "RayCluster",
         "Runner",
         "StoredCheckpoint",

@@ -11,7 +11,6 @@ import pytest
 from shoestring.errors import RunnerError
 from shoestring.runners.checkpoints.archive import pack, unpack
 from shoestring.runners.checkpoints.checkpoint_store import FolderStore, make_location_entry, open_checkpoint_store
-from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder, remove_leftover_folders
 from shoestring.testing.checkpoint_stores import check_checkpoint_store_contract, keep_file
 
 
@@ -43,21 +42,6 @@ def test_an_incomplete_archive_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(tarfile.TarError):
         unpack(io.BytesIO(pack(tmp_path / "state")[:5000]), tmp_path / "copies" / "it")
     assert list((tmp_path / "copies").iterdir()) == []
-
-
-def test_only_the_folders_of_killed_processes_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-    class Owner:
-        pass
-
-    owner = Owner()
-    ours, left = get_temporary_folder(owner), tmp_path / "shoestring-checkpoints-999999999-abc"
-    left.mkdir()
-    remove_leftover_folders()
-    assert [path.name for path in tmp_path.iterdir()] == [ours.name]
-    del owner
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_location_is_stored_as_a_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

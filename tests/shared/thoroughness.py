@@ -2,7 +2,8 @@
 
 All repetitions assert the same, with another example or after another kill. Tests with repetitions are marked `repeated`.
 tests/conftest.py marks those of Hypothesis, which have 30 or 100 examples unless they call `examples`. The command
-`pytest --thorough -m repeated` runs only these tests, with the larger numbers.
+`pytest --thorough -m repeated` runs only these tests, with the larger numbers; `--times 9` multiplies these numbers again, for a
+long search (`pytest tests/fuzz --thorough --times 9` makes 10⁵ calls).
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from hypothesis import settings
 
 
 class Thoroughness:
-    """The option --thorough; tests/conftest.py sets it before it imports any test module."""
+    """The options --thorough and --times; tests/conftest.py sets them before it imports any test module."""
 
     is_thorough = False
+    times = 1
 
 
 def repetitions(quick: int, *, thorough: int) -> int:
     """Return `thorough` with the option --thorough, else `quick`; a test that calls this needs `pytest.mark.repeated`."""
-    return thorough if Thoroughness.is_thorough else quick
+    return thorough * Thoroughness.times if Thoroughness.is_thorough else quick
 
 
 def examples(quick: int, *, thorough: int) -> settings:

@@ -11,6 +11,7 @@ from shoestring.core.values.credentials import hide_credentials
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import count, printable
 from shoestring.errors import StoreError, StudyError
+from shoestring.private_files import write_file
 from shoestring.stores.addresses import open_store
 from shoestring.study.journal import default_checkpoint_folder
 from shoestring.study.study import Study
@@ -29,7 +30,7 @@ def export_study(store: str, name: str | None, form: str, whole: bool, to: str |
     text = export.as_csv(rows) if form == "csv" else "".join(f"{line}\n" for line in export.as_json_lines(rows))
     if output:
         try:
-            Path(output).write_text(text, encoding="utf-8")
+            write_file(Path(output), text.encode())
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise StoreError(f"the export cannot be written to {output!r}: {why}") from None

@@ -36,6 +36,7 @@ from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.study import Study
 
 _WHOLE_STUDY = "curves"  # the figure that shows every trial; it is written if one file is named and no figure
+_MAX_DIGITS = 18  # of the number of an order in an address
 
 
 def write_report(
@@ -256,6 +257,8 @@ class WatchedStore:
         def get(render: Callable[[Mapping[str, str]], str], kind: str, query: Mapping[str, str], body: bytes) -> Answer:
             try:
                 return Answer(render(query), kind)
+            except StudyError as error:  # no such study or order
+                raise RequestError(400, error) from None
             except ShoestringError as error:
                 raise RequestError(500, error) from None
 
@@ -276,8 +279,8 @@ class WatchedStore:
 
 
 def _read_order(text: str) -> tuple[int, ...]:
-    if text and not (text.isascii() and text.isdigit()):
-        raise StudyError(f"order={text!r} must be the number of an order, as order=7")
+    if text and not (text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS):
+        raise StudyError(f"order={text[:_MAX_DIGITS]!r} must be the number of an order, as order=7")
     return (int(text),) if text else ()
 
 

@@ -18,12 +18,12 @@ from shoestring.cli.options import STOPPED
 from shoestring.cli.printing import print_line
 from shoestring.core.ledger.budget import parse_duration_s
 from shoestring.core.ledger.entries import Direction
-from shoestring.core.values.checks import is_number
 from shoestring.core.values.strict_json import dumps, untag
 from shoestring.core.values.text import printable
 from shoestring.errors import ShoestringError, StoreError, StudyError, StudyInUse, did_you_mean
 from shoestring.http.access import Access
 from shoestring.http.server import Answer, RequestError, Routes, Server
+from shoestring.private_files import is_readable_by_others
 from shoestring.study.ask import StepReport
 from shoestring.study.serving.request_queue import RequestQueue
 from shoestring.study.serving.session import OrderNotOpen, ServeSession
@@ -137,8 +137,6 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_report(*, value: Any = None, cost_s: Any = None, failed: Any = None, saved_step: Any = None) -> StepReport:
-    if value is not None and not is_number(value):
-        raise StudyError(f"value={value!r} must be a number, null, or '~nan' or '~inf' for one that is not finite")
     return StepReport.read(value, cost_s, failed, saved_step=saved_step)
 
 
@@ -157,12 +155,19 @@ def find_token(file: str | None) -> str | None:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as created:
                 created.write(secrets.token_urlsafe(24) + "\n")
-        return path.read_text(encoding="utf-8").strip()
+        token = path.read_text(encoding="utf-8").strip()
+        is_open_to_others = is_readable_by_others(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise StudyError(
             f"the token file {file!r} cannot be read or created: {why}: give a file that you can write"
         ) from None
+    if is_open_to_others:
+        raise StudyError(
+            f"other users can read or change the token file {file!r}: make a new token, in a file that you alone can read "
+            f"(chmod 600), or set {TOKEN_VARIABLE} instead"
+        )
+    return token
 
 
 def _find_study(

@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from shoestring.core.values.checks import to_number
 from shoestring.errors import RunnerError, did_you_mean
-from shoestring.runners.training.code import MAX_METRICS, MAX_NAME_CHARS, Context, Report
+from shoestring.runners.training.code import MAX_METRICS, MAX_NAME_CHARS, Context, Report, number_of
 from shoestring.runners.training.random_state import RandomState
 
 __all__ = ["Steps", "stepwise"]
@@ -94,7 +95,7 @@ class Steps:
         if self._is_over:
             raise _EndOfTraining
         random_state = RandomState.take()
-        number = None if value is None else float(value)
+        number = number_of(value)
         self._events.put(Report(number, cost, None if save is None else _save_with(save, random_state), metrics))
         if not self._may_continue.get():
             self._is_over = True
@@ -184,7 +185,7 @@ def read_metric(name: str, logged: Mapping[str, Any], source: str) -> float:
     """Return the metric with this name, or raise an error that suggests another; `source` completes "the metrics that …"."""
     if name not in logged:
         raise RunnerError(f"there is no {name!r} among the metrics that {source}. {did_you_mean(name, logged)}")
-    return float(logged[name])
+    return to_number(logged[name])
 
 
 def read_other_metrics(name: str, logged: Mapping[str, Any]) -> dict[str, float]:
@@ -192,12 +193,12 @@ def read_other_metrics(name: str, logged: Mapping[str, Any]) -> dict[str, float]
     numbers = [
         other for other, value in logged.items() if other != name and _is_number(value) and len(other) <= MAX_NAME_CHARS
     ]
-    return {other: float(logged[other]) for other in numbers[:MAX_METRICS]}
+    return {other: to_number(logged[other]) for other in numbers[:MAX_METRICS]}
 
 
 def _is_number(value: Any) -> bool:
     try:
-        float(value)
-    except (TypeError, ValueError, RuntimeError):
+        to_number(value)
+    except TypeError:
         return False
-    return not isinstance(value, str | bytes)
+    return True

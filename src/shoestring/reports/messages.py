@@ -12,7 +12,7 @@ from shoestring.core.ledger.budget import Budget, show_seconds
 from shoestring.core.ledger.entries import Amendment, Note, Order, Receipt
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import ResumeCheck
+from shoestring.core.ledger.notes import ChangedCheckpoint, ResumeCheck
 from shoestring.core.values.text import count, printable
 from shoestring.errors import show_argument
 from shoestring.reports import facts
@@ -338,7 +338,13 @@ def describe_slow_policy(ledger: Ledger) -> str | None:
 
 
 def find_warning(note: Note) -> str | None:
-    """Return a warning if the note is a resume check that found a difference."""
+    """Return a warning if the note is a resume check that found a difference, or a checkpoint that was changed."""
+    if note.topic == ChangedCheckpoint.topic:
+        changed = ChangedCheckpoint.from_note(note)
+        return (
+            f"the checkpoint of step {changed.step} of trial {changed.trial} is not the one that was saved, so it is not used: "
+            "the trial continues from an earlier step. Check the disk, and who else can write there"
+        )
     if note.topic != ResumeCheck.topic:
         return None
     check = ResumeCheck.from_note(note)

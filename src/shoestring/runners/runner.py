@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeGuard
+from typing import Any, Literal, Protocol, TypeGuard
 
 from shoestring.core.ledger.budget import MAX_SECONDS, PricedSeconds
 from shoestring.core.ledger.entries import Cost, Note, Order, Receipt, StateLoss
@@ -157,6 +157,12 @@ class Runner(Protocol):
             Whether to save the trials that can be saved; not when another process has taken the study over.
         """
         ...
+
+
+def take_notes(runner: Runner) -> list[Note]:
+    """Return what a runner of this package has to record about its checkpoints; nothing for a runner without `checkpoints`."""
+    checkpoints: Any = getattr(runner, "checkpoints", None)
+    return list(checkpoints.take_notes()) if hasattr(checkpoints, "take_notes") else []
 
 
 def is_runner(given: object) -> TypeGuard[Runner]:

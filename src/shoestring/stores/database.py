@@ -229,6 +229,7 @@ class Database:
             return
         if self._file is not None:
             self._file.require_writable()
+            self._file.make()
             self._enable_write_ahead_log(self._file)
         # One transaction per table, because in SQLite a transaction that first reads and then writes fails if others write.
         for table in METADATA.sorted_tables:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from shoestring.core.values.credentials import hide_credentials
 from shoestring.errors import StoreError
+from shoestring.private_files import make_file
 
 BUSY_S = 30.0  # how long a writer waits for another writer
 JOURNALS = ("-wal", "-journal")
@@ -52,6 +53,11 @@ class SqliteFile:
             raise StoreError(
                 f"the store {self.path} can only be read: make the file and its folder writable, or work on a copy"
             )
+
+    def make(self) -> None:
+        """Make the file, empty, if it does not exist. SQLite gives its journals the same mode."""
+        with suppress(OSError):  # SQLite will report what is wrong
+            make_file(self.path)
 
     def connect(self) -> sqlite3.Connection:
         """Return a connection to the file, or to a copy of it if it can only be read that way."""
@@ -100,6 +106,7 @@ def rescue(connection: sqlite3.Connection, path: Path) -> Path | None:
         if copy is None:
             continue
         try:
+            make_file(copy)
             with closing(sqlite3.connect(copy)) as target:
                 connection.backup(target)
         except (sqlite3.Error, OSError):

@@ -17,10 +17,10 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import OrderRelease
-from shoestring.core.values.checks import is_finite, is_number, to_plain
+from shoestring.core.values.checks import is_finite, is_number, to_number, to_plain
+from shoestring.core.values.text import show_value
 from shoestring.errors import StudyError
 from shoestring.runners.runner import write_incomplete_receipt, write_receipt
-from shoestring.runners.training.code import number_of
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
 
@@ -71,9 +71,9 @@ def tell(journal: Journal, order: Order, report: StepReport) -> None:
 def read_value(value: Any) -> float | None:
     """Return a reported value as the ledger stores it; raise StudyError if it is not a number or None."""
     try:
-        return number_of(value)
+        return None if value is None else to_number(value)
     except Exception as error:  # whatever the object's own conversion raises
-        raise StudyError(f"value={value!r} is not a value: {error}") from None
+        raise StudyError(f"value={show_value(value)} must be a number, or None if there is none: {error}") from None
 
 
 def read_seconds(seconds: Any, what: str) -> float | None:

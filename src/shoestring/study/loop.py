@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -28,8 +29,8 @@ from shoestring.core.ledger.notes import Overhead
 from shoestring.core.ledger.pricing import can_afford_order
 from shoestring.core.ledger.state import OpenOrder
 from shoestring.core.values.text import shorten
-from shoestring.errors import Conflict, DecisionError, StaleLedger, StudyInUse
-from shoestring.runners.runner import Runner, RunnerEvent, RunningSteps, seconds_under_way
+from shoestring.errors import Conflict, DecisionError, ShoestringError, StaleLedger, StudyInUse
+from shoestring.runners.runner import Runner, RunnerEvent, RunningSteps, seconds_under_way, take_notes
 from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease, LedgerStore
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
@@ -105,6 +106,8 @@ class Loop:
             finally:
                 # Without the lease the checkpoints belong to another process.
                 self.runner.close(pause=not self.lease.lost)
+                with suppress(ShoestringError):  # the run has failed already, and tells why
+                    self._record()  # trials that were saved only now
 
     def _start(self) -> None:
         """Record which states of trials the last process lost, and submit its open orders again."""
@@ -168,6 +171,7 @@ class Loop:
     def _end(self, reason: Reason, text: str = "") -> Ending:
         pending_s = self._thinking.pending_s
         saving_s = 0.0 if self.lease.lost else self.runner.pause()  # without the lease the checkpoints are not ours
+        self._record()
         for seconds, kind in ((pending_s, "thinking"), (saving_s, "setup")):
             if seconds > _MIN_RECORDED_OVERHEAD_S and self.ledger.budget.unit != "epochs":
                 self._record(Overhead(seconds=seconds, kind=kind).to_note())
@@ -282,8 +286,11 @@ class Loop:
     def _record(self, *entries: Entry, after: Ledger | None = None) -> None:
         """Append entries: with `after`, only to that ledger; without it, after all entries that other processes have appended.
 
-        A heartbeat is stored with the entries, so that the start of every step is known and its time is charged.
+        A heartbeat is stored with the entries, so that the start of every step is known and its time is charged. Without `after`,
+        the digests of new checkpoints are appended too.
         """
+        if after is None:
+            entries = (*take_notes(self.runner), *entries)
         while entries:
             try:
                 with self._beat_lock:

@@ -45,6 +45,7 @@ from shoestring.core.values.checks import is_whole
 from shoestring.core.values.strict_json import dumps, loads
 from shoestring.errors import Conflict, PolicyError, StudyError, warn
 from shoestring.policies.online.online_run import RUN, RunView
+from shoestring.private_files import write_file
 from shoestring.runners.runner import write_receipt
 from shoestring.stores.addresses import DEFAULT_STORE
 from shoestring.stores.ledger_store import LedgerStore
@@ -457,7 +458,7 @@ class Schedule:
         except (TypeError, ValueError, RecursionError) as error:
             raise StudyError(f"the schedule cannot be written: {error}") from None
         body = {"shoestring_schedule": 1, "spans": [{"rounds": n, "config": json.loads(key)} for key, n in spans]}
-        Path(path).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+        write_file(Path(path), (json.dumps(body, indent=1) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Schedule:

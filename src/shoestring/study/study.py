@@ -291,15 +291,16 @@ class Study:
         trial = self.ledger.best
         if trial is None:
             return None
-        return make_best(trial, self.best_checkpoint, self.ledger.max_steps, self.given_space)
+        digest = self.ledger.state.find_digest(trial.number, trial.best_step) or ""
+        return make_best(trial, self.best_checkpoint, self.ledger.max_steps, self.given_space, digest)
 
     @property
     def best_checkpoint(self) -> Path | str | None:
-        """The path or the address of the best step's checkpoint; None if there is none."""
+        """The path or the address of the best step's checkpoint; None if there is none. `best` checks that it is unchanged."""
         from shoestring.runners.checkpoints.checkpoints import Checkpoints
 
         best = self.ledger.best
-        if best is None:
+        if best is None or self.ledger.state.find_digest(best.number, best.best_step) is None:
             return None
         return Checkpoints(self.checkpoints).find_step(best.number, best.best_step, newest=best.saved_step)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, StoredCheckpoint
+from shoestring.runners.checkpoints.digest import compute_digest
 
 MakeCheckpointStore = Callable[[], CheckpointStore]
 
@@ -94,10 +96,12 @@ def check_bytes_transfer(make: MakeCheckpointStore, folder: Path) -> None:
     path = worker.scratch(2, 3, "d4")
     path.mkdir()
     (path / "weights").write_text("w")
-    committed = driver.commit(2, 3, "d4", worker.put(2, 3, "d4"))
+    put = worker.put(2, 3, "d4")
+    committed = driver.commit(2, 3, "d4", put.archive)
     assert (make().get(2, committed.name, folder / "7") / "weights").read_text() == "w"
     there = worker.get(2, committed.name, folder / "8", driver.pack(2, committed.name))
     assert (there / "weights").read_text() == "w"
+    assert compute_digest(there) == put.digest
     assert [path.name for path in (folder / "worker").rglob("*.partial")] == []
     driver.delete(2, committed.name)
 
@@ -141,7 +145,7 @@ def check_moving_and_deleting(make: MakeCheckpointStore) -> None:
 
 def write_file(store: CheckpointStore, trial: int, step: int, text: str, attempt: str = "") -> None:
     store.scratch(trial, step, attempt).write_text(text)
-    assert store.put(trial, step, attempt) is None
+    assert store.put(trial, step, attempt).archive is None
 
 
 def keep_file(
@@ -156,8 +160,11 @@ def keep_folder(driver: CheckpointStore, trial: int, step: int) -> StoredCheckpo
     path.mkdir()
     (path / "weights").write_text("w")
     (path / "optimizer").write_text("o")
-    driver.put(trial, step)
-    return driver.commit(trial, step)
+    digest = driver.put(trial, step).digest
+    stored = driver.commit(trial, step)
+    with TemporaryDirectory() as copy:
+        assert compute_digest(driver.get(trial, stored.name, Path(copy) / "digest")) == digest
+    return stored
 
 
 def names(listed: dict[int, dict[int, StoredCheckpoint]]) -> dict[int, dict[int, str]]:

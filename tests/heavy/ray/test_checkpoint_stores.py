@@ -68,9 +68,30 @@ def test_a_missing_checkpoint_is_an_error(s3: str, tmp_path: Path) -> None:
     checkpoints.save(0, 1, lambda path: path.write_text("x"))
     RemoteStore(f"{s3}/gone").delete(0, checkpoints.name(0, 1))
     with pytest.raises(
-        RunnerError, match="the checkpoint of step 1 of trial 0 is gone from s3://bucket/gone: start again"
+        RunnerError, match="the checkpoint of step 1 of trial 0 is gone from s3://bucket/gone, or was changed: start"
     ):
         checkpoints.path_to_load(0, 1)
+
+
+@pytest.mark.parametrize("damage", ["a bit", "the archive"])
+def test_a_changed_archive_is_not_used(damage: str, tmp_path: Path) -> None:
+    place, store = f"memory://{uuid.uuid4().hex}", str(tmp_path / "s.db")
+    how = {"max_steps": 6, "policy": "asha", "store": store, "seed": 1, "live": 1, "progress": False}
+    study = tune(Quick, SPACE, "12 epochs", checkpoints=place, **how)
+    remote = RemoteStore(str(study.checkpoints))
+    archives = [path for path in remote._system.find(remote._root) if path.endswith(".tar")]
+    for path in archives:
+        content = remote._system.cat_file(path)
+        step = str(int(path.rpartition("step-")[2][:6])).encode()
+        place_of_digit = content.rindex(step)  # only zeros follow it
+        flipped = content[:place_of_digit] + b"9" + content[place_of_digit + 1 :]
+        changed = flipped if damage == "a bit" else content[:100]
+        assert changed != content
+        remote._system.pipe_file(path, changed)
+    with pytest.warns(UserWarning, match="is not the one that was saved"):
+        study = tune(Quick, SPACE, "30 epochs", **how)
+    for trial in study.trials:
+        assert trial.values == [loss_at(trial.config, step) for step in range(1, trial.steps + 1)]
 
 
 def test_a_location_that_cannot_be_used_is_an_error_before_any_training(s3: str, tmp_path: Path) -> None:

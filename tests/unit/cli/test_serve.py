@@ -11,7 +11,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from shoestring.cli.serve import find_token, routes_of
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.errors import PolicyError, StoreError, StudyError
 from shoestring.http.access import Access
-from shoestring.http.server import RequestError, Routes, Server
+from shoestring.http.server import Answer, RequestError, Routes, Server
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.study.predicted_history import read_predicted_history
 from shoestring.study.serving.request_queue import RequestQueue
@@ -95,7 +94,11 @@ def test_a_value_that_is_not_finite_closes_the_order(routes: Routes, value: str 
         ("/ask", {"worker": 3}, "worker='3'"),
         ("/tell", b'{"order":0,"order":0,"step":1}', "a field is given twice"),
         ("/tell", {"order": 0}, "the field 'step' is missing"),
-        ("/tell", {"order": 0, "step": 1, "value": "0.3"}, "value='0.3' must be a number, null, or '~nan'"),
+        (
+            "/tell",
+            {"order": 0, "step": 1, "value": "0.3"},
+            "value='0.3' must be a number, or None if there is none: str is not",
+        ),
         ("/tell", {"order": 0, "step": 1, "value": True}, "value=True must be a number"),
         ("/tell", {"order": 0, "step": 1, "value": 10**400}, "value=1000"),
         ("/tell", {"order": 0, "step": 1, "value": 1, "cost_s": -1}, "cost_s=-1 "),
@@ -348,19 +351,31 @@ def test_a_decision_can_be_chosen_while_watching(tmp_path: Path) -> None:
         page({"order": "x"}, b"")
 
 
-def test_a_signal_while_a_request_is_accepted_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    def accept_and_get_signal(listener: Any, request: Any, client_address: Any) -> None:
+def test_a_signal_while_a_request_is_answered_stops_the_server() -> None:
+    def get_signal(query: Any, body: bytes) -> Answer:
         os.kill(os.getpid(), signal.SIGTERM)
-        listener.shutdown_request(request)
+        return Answer("done")
 
-    monkeypatch.setattr(ThreadingHTTPServer, "process_request", accept_and_get_signal)
-    server = Server({}, Access())
+    server = Server({("GET", "/"): get_signal}, Access())
     end = time.monotonic() + 10
 
     def check() -> None:
         assert time.monotonic() < end, "the server did not stop"
 
-    with socket.create_connection(("127.0.0.1", server.port)):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(
+            f"GET / HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {server.access.token}\r\n\r\n".encode()
+        )
         assert serve._serve_until_signal(server, check) == 128 + signal.SIGTERM
+        assert b" 200 OK" in client.recv(1000), "the request is answered before the server stops"
     server.close()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("order", ["x", "9" * 5000, "٣", "-1", "1e3"])
+def test_an_invalid_number_in_an_address_is_the_fault_of_the_request(order: str, tmp_path: Path) -> None:
+    where = f"sqlite:///{tmp_path}/w.db"
+    Study.begin(SPACE, "3 epochs", name="one", store=where, seed=1).ask()
+    with pytest.raises(RequestError, match=r"order='.{1,40}' must be the number of an order, as order=7") as refused:
+        WatchedStore(where).routes()["GET", "/"]({"order": order}, b"")
+    assert refused.value.code == 400

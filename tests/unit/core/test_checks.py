@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shoestring.core.values import checks
@@ -86,3 +89,70 @@ def test_settings_that_are_words() -> None:
     assert message == "Owner(x='ful') is unknown: it must be one of 'full', 'none'. Did you mean 'full'?"
     assert not message_about("require_one_of", True, (True, False))
     assert message_about("require_one_of", 1, (True, False)) == "Owner(x=1) is unknown: it must be one of True, False."
+
+
+class Strange:
+    def __float__(self) -> float:
+        raise ValueError("a bug")
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (3, 3.0),
+        (0.5, 0.5),
+        (math.inf, math.inf),
+        (np.float32(0.5), 0.5),
+        (np.int8(-3), -3.0),
+        (np.array(0.5), 0.5),
+        (np.array(3), 3.0),
+        (Decimal("0.5"), 0.5),
+        (Fraction(1, 2), 0.5),
+        (np.complex128(0.5), 0.5),
+        (np.complex64(0.5), 0.5),
+        (np.array(0.5 + 0j), 0.5),
+        (0.5 + 0j, 0.5),
+    ],
+)
+def test_numbers_of_every_kind_are_read(value: Any, number: float) -> None:
+    assert checks.to_number(value) == number
+    assert type(checks.to_number(value)) is float
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0.5",
+        b"0.5",
+        bytearray(b"0.5"),
+        memoryview(b"0.5"),
+        np.str_("0.5"),
+        np.bytes_(b"0.5"),
+        np.array("0.5"),
+        np.array(b"0.5"),
+        True,
+        np.True_,
+        np.array(True),
+        0.5 + 1e-9j,
+        np.complex128(1 + 2j),
+        np.complex64(1j),
+        np.array(1 + 2j),
+        complex(0.5, math.nan),
+        np.timedelta64(5, "s"),
+        np.datetime64("2026-01-01"),
+        np.array([1.0, 2.0]),
+        10**400,
+        None,
+        [0.5],
+        {},
+        object(),
+        Strange(),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_what_float_would_convert_wrongly_is_no_number(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"is not|no order"):
+        checks.to_number(value)

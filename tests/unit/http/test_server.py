@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -12,8 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from http.server import ThreadingHTTPServer
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -225,38 +226,143 @@ def test_a_chunked_or_truncated_body_is_refused(server: Server) -> None:
     assert b"has 5 bytes" in short
 
 
-def test_slow_clients_do_not_keep_others_out() -> None:
-    """Two clients that send nothing, or a byte now and then, use all requests; after a while they are dropped."""
+HEAD = f"GET / HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+
+
+@contextmanager
+def connecting(server: Server, count: int, send: bytes = b"") -> Iterator[list[socket.socket]]:
+    """Open connections that send these bytes, and then nothing."""
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(count):
+            clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30)))
+            clients[-1].sendall(send)
+        yield clients
+
+
+def is_dropped(client: socket.socket) -> bool:
+    """Return whether the server has closed this connection without an answer. This waits until it does."""
+    try:
+        return client.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("send", [b"", b"G", HEAD, HEAD.replace(b"GET", b"POST") + b"Content-Length: 99\r\n\r\nhalf"])
+def test_incomplete_requests_do_not_keep_others_out(send: bytes) -> None:
+    """More of them than threads and than connections that are kept: no token is needed to open them."""
+    limits = RequestLimits(requests=4, incomplete=300, incomplete_per_address=250)
+    with serving(limits) as server, connecting(server, 320, send) as clients:
+        for _ in range(5):
+            assert fetch(f"{server.address}/")[0] == 200
+        assert all(is_dropped(client) for client in clients[:50]), "the oldest"
+
+
+def test_a_request_that_does_not_arrive_in_time_is_dropped() -> None:
     with (
-        serving(RequestLimits(requests=2, request_s=1.5)) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent,
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow,
+        serving(RequestLimits(request_s=0.5)) as server,
+        connecting(server, 1) as [silent],
+        connecting(server, 1) as [slow],
     ):
-        slow.sendall(b"POST / HTTP/1.0\r\n")
         stop = threading.Event()
 
         def send_slowly() -> None:
             with suppress(OSError):
+                slow.sendall(b"POST / HTTP/1.0\r\n")
                 while not stop.wait(0.05):
                     slow.sendall(b"x")
 
         thread = threading.Thread(target=send_slowly)
         thread.start()
-        assert "answering 2 requests: try again later" in fetch_until(503, server)
-        assert silent.recv(100) == b""  # dropped without an answer
-        fetch_until(200, server)
+        assert is_dropped(silent)
+        assert is_dropped(slow)
         stop.set()
         thread.join()
 
 
-def fetch_until(code: int, server: Server) -> Any:
-    for _ in range(500):
-        with suppress(urllib.error.URLError, ConnectionError):  # refused while it was still sending
-            answer = fetch(f"{server.address}/")
-            if answer[0] == code:
-                return answer[1]
-        time.sleep(0.01)
-    raise AssertionError(f"no answer with code {code} came")
+def test_a_body_that_does_not_arrive_in_time_is_answered() -> None:
+    head = HEAD.replace(b"GET", b"POST") + b"Content-Length: 9\r\n\r\nhalf"
+    with serving(RequestLimits(request_s=0.3)) as server:
+        answer = send_raw(server, head, half_close=False)
+    assert b" 408 " in answer.splitlines()[0]
+    assert b"the body of 9 bytes did not arrive within 0.3 s" in answer
+
+
+def test_the_address_with_the_most_connections_loses_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """127.0.0.2 is another address of this machine, on Linux."""
+    with (
+        serving(RequestLimits(incomplete=10)) as server,
+        socket.create_connection(("127.0.0.1", server.port), 30, ("127.0.0.2", 0)) as other,
+        connecting(server, 20) as clients,
+    ):
+        assert all(is_dropped(client) for client in clients[:10])
+        other.sendall(HEAD + b"\r\n")
+        assert other.recv(100).startswith(b"HTTP/1.0 200 OK")
+
+
+def test_more_requests_than_threads_are_sent_away_and_come_again() -> None:
+    may_answer, has_begun = threading.Event(), threading.Semaphore(0)
+
+    def wait(query: Mapping[str, str], body: bytes) -> Answer:
+        has_begun.release()
+        may_answer.wait(timeout=30)
+        return Answer("1")
+
+    codes: list[int] = []
+    with serving(RequestLimits(requests=2), {("GET", "/"): wait}) as server:
+        threads = [threading.Thread(target=lambda: codes.append(fetch(f"{server.address}/")[0])) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert has_begun.acquire(timeout=30)
+        assert fetch(f"{server.address}/") == (503, "the server is answering 2 requests: try again later")
+        assert fetch(f"{server.address}/", Authorization="Bearer wrong")[0] == 403
+        may_answer.set()
+        for thread in threads:
+            thread.join()
+        assert fetch(f"{server.address}/")[0] == 200
+    assert codes == [200, 200]
+
+
+def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
+    has_answered = threading.Event()
+
+    def answer_much(query: Mapping[str, str], body: bytes) -> Answer:
+        has_answered.set()
+        return Answer("x" * 30_000_000)
+
+    limits = RequestLimits(answer_s=0.3)
+    with serving(limits, {("GET", "/"): answer_much}) as server, connecting(server, 1, HEAD + b"\r\n") as [client]:
+        assert has_answered.wait(timeout=30)
+        time.sleep(1.0)  # longer than it may take to read
+        with suppress(ConnectionResetError):
+            assert sum(map(len, iter(lambda: client.recv(1 << 20), b""))) < 30_000_000
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/?a=" + "9" * 5000, "//[", "/?a=%zz%00", "/" + "x" * 60_000, "/?" + "&".join("a=1" for _ in range(9999))],
+)
+def test_a_strange_address_is_no_error_of_the_server(server: Server, target: str) -> None:
+    code, _ = fetch(f"{server.address}{target}" if target != "//[" else f"{server.address}/%5B")
+    assert code in (200, 404)
+    raw = send_raw(server, HEAD.replace(b"GET / ", f"GET {target} ".encode()) + b"\r\n")
+    assert raw.split()[1] in (b"200", b"400", b"404")
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.0\r\n\r\n", b"414"),
+        (b"GET / HTTP/1.0\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"431"),
+        (b"GET / HTTP/1.0\r\na: " + b"x" * 70_000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/9.9\r\n\r\n", b"505"),
+        (b"BREW / HTTP/1.0\r\n\r\n", b"501"),
+        (b"GET\r\n\r\n", b"400"),
+    ],
+)
+def test_an_invalid_head_has_its_code(server: Server, request_: bytes, code: bytes) -> None:
+    assert send_raw(server, request_).split()[1] == code
 
 
 def test_many_connections_at_one_moment_are_answered() -> None:
@@ -303,21 +409,20 @@ def test_a_check_that_raises_stops_the_server() -> None:
     server.close()
 
 
-def test_ctrl_c_while_a_request_is_accepted_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start_thread_and_interrupt(listener: Any, request: Any, client_address: Any) -> None:
-        answering = threading.Thread(target=listener.process_request_thread, args=(request, client_address))
-        answering.start()
-        answering.join()
-        raise KeyboardInterrupt
+def test_ctrl_c_while_a_request_is_answered_stops_the_server() -> None:
+    def interrupt(query: Mapping[str, str], body: bytes) -> Answer:
+        os.kill(os.getpid(), signal.SIGINT)
+        return Answer("1")
 
-    monkeypatch.setattr(ThreadingHTTPServer, "process_request", start_thread_and_interrupt)
-    server = Server(ROUTES, Access(token=TOKEN))
-    client = threading.Thread(target=fetch, args=(server.address,))
+    server = Server({("GET", "/"): interrupt}, Access(token=TOKEN))
+    answers: list[Any] = []
+    client = threading.Thread(target=lambda: answers.append(fetch(server.address + "/")))
     client.start()
     with pytest.raises(KeyboardInterrupt):
         server.serve(fail_after(10))
     client.join()
     server.close()
+    assert answers == [(200, 1)]
 
 
 def fail_after(seconds: float) -> Callable[[], None]:

@@ -243,7 +243,7 @@ def test_a_generator_is_finished_after_an_error() -> None:
 
 
 def test_a_value_that_is_no_number_is_an_error() -> None:
-    with pytest.raises(ValueError, match="could not convert"):
+    with pytest.raises(TypeError, match="reported 'bad': str is not a number"):
         next(stepwise(lambda steps: steps.report("bad")))
 
 

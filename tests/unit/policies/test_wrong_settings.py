@@ -30,6 +30,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bo_bos", {"noise_allowance": 1}, r"bo_bos\(noise_allowance=1\).* True, False"),
     ("bo_bos", {"intermediate": "nonsense"}, r"bo_bos\(intermediate='nonsense'\).* True, False"),
     ("bo_bos", {"k1_growth": True}, r"bo_bos\(k1_growth=True\) must be one of"),
+    ("fabolas_epochs", {"lengths": NotImplemented}, "lengths=NotImplemented.* must be shares of a full training"),
+    ("fabolas_epochs", {"lengths": 0.5}, "lengths=0.5.* must be shares of a full training"),
 ]
 
 

@@ -49,6 +49,7 @@ def train(checkpoints: Checkpoints, trial: int, curve: list[float], first: int =
     for step, value in enumerate(curve, first):
         if checkpoints.decide_save(trial, step, value, last=True, unsaved_s=0.0):
             checkpoints.save(trial, step, text("x" * size))
+            checkpoints.take_notes()  # the loop records them
 
 
 def test_newest_previous_and_best_checkpoint_are_kept(tmp_path: Path) -> None:
@@ -205,8 +206,8 @@ def test_a_checkpoint_put_by_a_worker_can_be_committed(tmp_path: Path) -> None:
     checkpoints, worker = Checkpoints(tmp_path / "c"), FolderStore(tmp_path / "c")
     for attempt, text_of_it in (("a1", "first"), ("b2", "again")):
         worker.scratch(0, 1, attempt).write_text(text_of_it)
-        worker.put(0, 1, attempt)
-        assert checkpoints.commit_uploaded(0, 1, 0.5, attempt) >= 0.5
+        put = worker.put(0, 1, attempt)
+        assert checkpoints.commit_uploaded(0, 1, 0.5, put, attempt) >= 0.5
     assert checkpoints.path(0, 1).read_text() == "again"
     assert steps(checkpoints, 0) == ["step-000001"]
 

@@ -310,6 +310,7 @@ def test_closing_saves_live_trials(tmp_path: Path) -> None:
     assert runner.checkpoints.newest_step(0) == 0
     runner.close()
     assert runner.checkpoints.newest_step(0) == 2
+    ledger = grow(ledger, *runner.checkpoints.take_notes())
     whole = run_in_memory(ledger, RandomSearch(), local(Saves, tmp_path)).ledger
     assert whole.trials[0].values == [9.0, 8.0, 7.0, 6.0]
     assert not [entry for entry in whole.entries() if isinstance(entry, StateLoss)]

@@ -164,8 +164,7 @@ def test_validate_is_called_only_for_steps_to_validate() -> None:
         (None, None),
         (math.nan, math.nan),
         (np.float32(0.5), 0.5),
-        (True, 1.0),
-        ("0.25", 0.25),
+        (np.complex128(0.5), 0.5),
         (Report(3), 3.0),
     ],
 )
@@ -174,7 +173,10 @@ def test_values_become_floats(reported: Any, value: float | None) -> None:
     assert result == value or (value is not None and math.isnan(value) and result is not None and math.isnan(result))
 
 
-@pytest.mark.parametrize("reported", ["good", [1, 2], {"loss": 1}, 1j, 10**400, object()])
+@pytest.mark.parametrize(
+    "reported",
+    ["good", "0.25", b"0.25", np.str_("1"), True, np.complex128(1 + 2j), [1, 2], {"loss": 1}, 1j, 10**400, object()],
+)
 def test_values_that_are_not_numbers_are_refused(reported: Any) -> None:
     live = LiveTrial(lambda config: reported, {})
     with pytest.raises(TypeError, match="report a number, None or a Report"):

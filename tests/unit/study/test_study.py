@@ -418,7 +418,11 @@ def test_reports_are_checked() -> None:
     order = study.ask()
     assert order is not None
     for value, cost_s, message in (
-        ("good", None, "value='good' is not a value: .*: report a number, None or a Report"),
+        ("good", None, "value='good' must be a number, or None if there is none: str is not a number"),
+        (b"1", None, "value=b'1' must be a number"),
+        (True, None, "value=True must be a number"),
+        (np.complex128(1 + 2j), None, "must be a number, or None if there is none: a complex number has no order"),
+        (10**5000, None, "value=a value of type int must be a number"),
         (1.0, -1.0, "cost_s=-1.0 must be seconds, 0 or more; leave it out to have them measured"),
         (1.0, math.nan, "cost_s=nan"),
         (1.0, math.inf, "cost_s=inf"),

@@ -22,7 +22,14 @@ from dataclasses import dataclass
 
 from shoestring.core.ledger.entries import Amendment, Entry, Note, Order, Receipt, StateLoss, StudyDefinition
 from shoestring.core.ledger.failures import kind_of_failure
-from shoestring.core.ledger.notes import Overhead, QueuedConfig, ResumeCheck, TrainingEnd
+from shoestring.core.ledger.notes import (
+    ChangedCheckpoint,
+    CheckpointSeal,
+    Overhead,
+    QueuedConfig,
+    ResumeCheck,
+    TrainingEnd,
+)
 from shoestring.core.ledger.order_closing import CLOSING_TOPICS, MAX_DEATHS, receipt_closes
 from shoestring.core.ledger.state import OpenOrder, StudyState, Trial
 from shoestring.core.values.strict_json import dumps
@@ -130,6 +137,8 @@ def _enter_receipt(state: StudyState, receipt: Receipt) -> None:
     state.clock = max(state.clock, receipt.at)
     open_order.since = receipt.at
     trial.saved_step = receipt.saved_step
+    if receipt.saved_step and not trial.digests and not open_order.order.is_external:
+        state.has_unsealed_saves = True
     if not is_finished:
         _enter_broken_step(state, trial, receipt)
         _close_order(state, receipt.order)
@@ -257,6 +266,12 @@ def _enter_note(state: StudyState, note: Note) -> None:
             _enter_end(state, TrainingEnd.from_note(note))
         case ResumeCheck.topic:
             _enter_check(state, ResumeCheck.from_note(note))
+        case CheckpointSeal.topic:
+            seal = CheckpointSeal.from_note(note)
+            state.trials[seal.trial].digests[seal.step] = seal.digest
+        case ChangedCheckpoint.topic:
+            changed = ChangedCheckpoint.from_note(note)
+            state.trials[changed.trial].digests[changed.step] = ""  # it equals no digest, so it is never read
     if note.topic in CLOSING_TOPICS and (number := note.facts["order"]) in state.open_orders:
         _close_order(state, number)
 

@@ -96,3 +96,22 @@ class Overhead(NoteFacts):
     seconds: float
     kind: str = "thinking"
     topic: ClassVar[str] = "thinking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSeal(NoteFacts):
+    """The checkpoint of this step was saved. A checkpoint with another digest is not read."""
+
+    trial: int
+    step: int
+    digest: str
+    topic: ClassVar[str] = "sealed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedCheckpoint(NoteFacts):
+    """The checkpoint of this step is not the one that was saved, so it will not be read."""
+
+    trial: int
+    step: int
+    topic: ClassVar[str] = "changed"

@@ -66,6 +66,7 @@ def read(text: str, fetch_orders: Callable[[int], list[Order]]) -> StudyState:
     columns = {name: parts.pop(f"trial {name}") for name in _TRIAL_FIELDS}
     bests = zip(columns["best_config"], columns["config"], strict=True)
     columns["best_config"] = [config if best is True else best for best, config in bests]
+    columns["digests"] = [{int(step): one for step, one in digests.items()} for digests in columns["digests"]]
     trials = [Trial(*row) for row in zip(*(columns[name] for name in _TRIAL_FIELDS), strict=True)]
     n_orders, open_orders = parts.pop("orders"), {}
     for body, *values in parts.pop("open_orders"):

@@ -44,6 +44,7 @@ class Trial:
     open_order: int | None = None  # number of its open order
     last_order: int = 0  # its newest order, open or not
     seconds: float = 0.0  # seconds charged for it, with failed and interrupted steps, without repeated ones
+    digests: dict[int, str] = field(default_factory=dict)  # digest of the checkpoint of each saved step
 
     @property
     def best_value(self) -> float | None:
@@ -124,6 +125,7 @@ class StudyState:
     best_loss: float = math.inf  # the smallest loss
     first_own_order: int = 0  # number of the first order of the present policy; earlier memos belong to other policies
     clock: float = 0.0  # time on the runner's clock of the newest entry
+    has_unsealed_saves: bool = False  # checkpoints were saved without a digest: by a command, or by an older release
     check_ordered: bool = False  # a resume check was made, or an open order will make it
     # These follow from the trials and orders. They are stored so that no decision has to search all of them:
     idle: list[tuple[float, int]] = field(init=False)  # (newest loss, trial) of trials that can continue, best first
@@ -139,6 +141,25 @@ class StudyState:
     def spent(self) -> float:
         """What was charged so far, in the budget's unit."""
         return self.steps + self.validations * self.validate_epochs if self.budget.unit == "epochs" else self.charged
+
+    def find_digest(self, trial: int, step: int) -> str | None:
+        """Return the digest that the checkpoint of a step must have.
+
+        Parameters
+        ----------
+        trial : int
+            The number of the trial.
+        step : int
+            The step.
+
+        Returns
+        -------
+        str or None
+            None if the checkpoint may not be read, because it was not recorded or was changed. Empty if it may be read unchecked,
+            because its trial has been saved without digests so far.
+        """
+        digests = self.trials[trial].digests
+        return (digests.get(step) or None) if digests or not self.has_unsealed_saves else ""
 
     @property
     def training_share(self) -> float | None:

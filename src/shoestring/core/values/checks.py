@@ -25,6 +25,7 @@ from shoestring.core.values.text import find_problem_of_name
 from shoestring.errors import PolicyError, ShoestringError, SpaceError, StudyError, did_you_mean, show_argument
 
 _MAX_METRIC_NAME = 60  # characters; a longer name has no room in a figure
+_NO_NUMBERS = ("b", "S", "U", "V", "M", "m")  # NumPy's kinds of truth values, bytes, text, records and times
 _MAX_DEPTH = 50  # deepest nesting of lists; a list that contains itself would never end
 
 
@@ -51,6 +52,33 @@ def is_same(a: Any, b: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Return whether this is a number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def to_number(value: Any) -> float:
+    """Return a reported number as a float: of Python, of NumPy, or of another package whose objects convert themselves.
+
+    Text, bytes, True and False, times, and complex numbers with an imaginary part are no numbers, although `float` converts some
+    of them. Raises TypeError if the value is no number.
+    """
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    is_convertible = (
+        hasattr(type(value), "__float__") or hasattr(type(value), "__index__") or isinstance(value, complex)
+    )
+    if not is_convertible or isinstance(value, str | bytes | bool) or kind in _NO_NUMBERS:
+        raise TypeError(f"{type(value).__name__} is not a number")
+    if isinstance(value, complex) or kind == "c":
+        if value.imag != 0:
+            raise TypeError("a complex number has no order")
+        value = value.real
+    try:
+        return float(value)
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        RuntimeError,
+    ) as error:  # an array of several numbers, or a large integer
+        raise TypeError(f"{type(value).__name__} is not one number: {error}") from None
 
 
 def is_whole(value: Any) -> bool:

@@ -10,6 +10,7 @@ MAX_BYTES = 4096  # longest text in the ledger, as UTF-8
 MAX_NAME_CHARS = 200  # longest name of a study or a parameter
 _ROOM_FOR_NOTE = 64  # bytes for the note about the part that was cut
 _SHARE_OF_HEAD = 0.25  # most of the room is for the end: there a traceback says what happened
+_MAX_VALUE_CHARS = 80  # of a value in a message
 _ALLOWED_IN_LINES = "\n\t"
 
 
@@ -30,6 +31,15 @@ def printable(text: str, *, lines: bool = False) -> str:
     return "".join(
         char if char.isprintable() or (lines and char in _ALLOWED_IN_LINES) else _escape(char) for char in text
     )
+
+
+def show_value(value: object) -> str:
+    """Return any object as a short text for a message, also if its own conversion to text fails."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of many thousand digits, or an object of the user
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 3]}..."
 
 
 def count(number: int, what: str) -> str:

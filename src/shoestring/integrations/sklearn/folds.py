@@ -27,6 +27,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.utils import _safe_indexing
 
 from shoestring.core.space.space import Config
+from shoestring.core.values.checks import to_number
 from shoestring.core.values.text import count
 from shoestring.integrations.sklearn.results import FoldResult, FoldResults, Scores, to_metrics
 from shoestring.integrations.sklearn.rows import Rows, RowStore, key_of, make_rows, uses_global_generator
@@ -273,6 +274,6 @@ def _call_without_ctrl_c(pid: int, function: Callable[..., T], *arguments: Any) 
 
 def _to_float(name: str, value: Any) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError):
+        return to_number(value)
+    except TypeError:
         raise ValueError(f"scoring must return a number, got {value!r} for {name}") from None

@@ -79,9 +79,10 @@ class FabolasEpochs:
 
     def __post_init__(self) -> None:
         require_whole(self, "arms", 1, "there must be arms to choose from", "Try 100.", optional=True)
-        if not self.lengths or not all(0.0 < share <= 1.0 for share in self.lengths):
+        shares = list(self.lengths) if isinstance(self.lengths, Sequence) else self.lengths
+        if not isinstance(shares, list) or not shares or not all(0.0 < share <= 1.0 for share in shares):
             raise PolicyError(
-                f"FabolasEpochs(lengths={list(self.lengths)}) must be shares of a full training, above 0 and up to 1. "
+                f"FabolasEpochs(lengths={shares}) must be shares of a full training, above 0 and up to 1. "
                 "Try 0.125, 0.25, 0.5, 1."
             )
 

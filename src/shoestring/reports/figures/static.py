@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+from shoestring import private_files
 from shoestring.core.values.text import printable
 from shoestring.errors import MissingExtra, StoreError, StudyError
 from shoestring.reports.figures.drawing import Figure, drop_tips
@@ -73,7 +74,7 @@ def draw_png(svg: str, zoom: float = PNG_ZOOM) -> bytes:
 def write_file(path: Path, content: bytes | None = None) -> None:
     """Write a file; without content, make a folder. An error is one line."""
     try:
-        path.mkdir(parents=True, exist_ok=True) if content is None else path.write_bytes(content)
+        private_files.make_folder(path) if content is None else private_files.write_file(path, content)
     except (OSError, ValueError) as error:  # ValueError: no file can have that name
         raise StoreError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
 

@@ -1,18 +1,18 @@
-"""Delete and list the files and folders of checkpoints, and pack a checkpoint into an archive.
+"""Delete and list the files of checkpoints, and pack a checkpoint into an archive.
 
 An archive is a plain tar file of what training code wrote. Members that would lead out of its folder are refused.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
+
+from shoestring.private_files import make_folder
 
 _ROOT = "checkpoint"  # the name of the checkpoint inside an archive
 
@@ -26,12 +26,6 @@ def remove(path: Path) -> None:
 
 def list_files(path: Path) -> list[Path]:
     return [file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
-
-
-def remove_empty_folders(folders: Iterable[Path]) -> None:
-    for folder in folders:
-        with contextlib.suppress(OSError):  # the folder is not empty
-            folder.rmdir()
 
 
 def pack(path: Path) -> bytes:
@@ -48,7 +42,7 @@ def write_archive(path: Path, file: IO[bytes]) -> None:
 
 def unpack(file: IO[bytes], to: Path) -> Path:
     """Unpack the file or folder of an archive to the path `to`; return that path."""
-    to.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(to.parent)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=to.parent))
     try:
         with tarfile.open(fileobj=file, mode="r|") as archive:

@@ -3,9 +3,9 @@
 The training code writes a checkpoint on the machine that trains. Then `put` copies it into the store, and `commit` makes it
 valid. `commit` is called by the process that runs the study:
 
-    path = store.scratch(trial, step, attempt); write(path); store.put(trial, step, attempt)     on the machine that trains
-    stored = store.commit(trial, step, attempt)                                                  where the study runs
-    path = store.get(trial, stored.name, into)                                                   where the trial is resumed
+    path = store.scratch(trial, step, attempt); write(path); put = store.put(trial, step, attempt)     on the machine that trains
+    stored = store.commit(trial, step, attempt, put.archive)                                           where the study runs
+    path = store.get(trial, stored.name, into)                                                         where the trial is resumed
 
 Each try at writing a checkpoint is an attempt with a name of its own. A worker that the study no longer waits for may still
 write; the name of its attempt keeps it from writing into the files of another worker. Files that were put and never committed
@@ -15,6 +15,8 @@ holds the index.
 Where the machines share no storage, a checkpoint is sent as bytes through the process that runs the study. The worker then uses
 `BytesTransfer`: its `put` returns the bytes and its `get` takes them. On the other side, `commit` takes the bytes and `pack`
 returns them. The bytes are an archive of files; they are never unpickled.
+
+`put.digest` goes into the ledger. Whoever calls `get` compares it with the digest of what `get` returned.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from pathlib import Path
 from typing import Protocol
 
 from shoestring.errors import RunnerError, show_argument
-from shoestring.runners.checkpoints.archive import list_files, pack, remove, remove_empty_folders, unpack
+from shoestring.private_files import make_folder
+from shoestring.runners.checkpoints.archive import list_files, pack, remove, unpack
+from shoestring.runners.checkpoints.digest import Digest
+from shoestring.runners.checkpoints.trial_logs import remove_empty_folders
 from shoestring.runners.process.process_group import IS_WINDOWS
 
 _TRIAL = re.compile(r"trial-(\d+)")
@@ -52,6 +57,22 @@ class StoredCheckpoint:
     name: str
     size_bytes: int
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PutCheckpoint:
+    """A checkpoint that was put and is not committed yet, as `CheckpointAccess.put` returns it.
+
+    Parameters
+    ----------
+    digest : str
+        The digest of what the training code wrote.
+    archive : bytes, optional
+        None if the checkpoint is in the store. Otherwise an archive of it, to be passed to `commit`.
+    """
+
+    digest: str
+    archive: bytes | None = None
 
 
 class CheckpointAccess(Protocol):
@@ -79,7 +100,7 @@ class CheckpointAccess(Protocol):
         """
         ...
 
-    def put(self, trial: int, step: int, attempt: str = "") -> bytes | None:
+    def put(self, trial: int, step: int, attempt: str = "") -> PutCheckpoint:
         """Copy a checkpoint from the path that `scratch` returned into the store. It is not valid before `commit`.
 
         Parameters
@@ -89,8 +110,8 @@ class CheckpointAccess(Protocol):
 
         Returns
         -------
-        bytes or None
-            None if the checkpoint is in the store now. Otherwise an archive of it, to be passed to `commit`.
+        PutCheckpoint
+            Its digest; and an archive of it, if it is not in the store now.
 
         Raises
         ------
@@ -190,7 +211,7 @@ class CheckpointStore(CheckpointAccess, Protocol):
         trial, step, attempt
             As for `put`.
         archive : bytes, optional
-            What `put` returned on the machine that trains.
+            The archive that `put` returned on the machine that trains.
 
         Returns
         -------
@@ -352,23 +373,22 @@ class FolderStore:
 
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
         partial = self._partial(trial, step, attempt)
-        partial.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(partial.parent)
         remove(partial)
         return partial
 
-    def put(self, trial: int, step: int, attempt: str = "") -> bytes | None:
+    def put(self, trial: int, step: int, attempt: str = "") -> PutCheckpoint:
         partial = self._partial(trial, step, attempt)
         require_written(partial)
-        for file in list_files(partial):
-            with file.open("r+b" if IS_WINDOWS else "rb") as written:  # on Windows, only a writer may flush
-                os.fsync(written.fileno())
-        return None
+        with Digest(partial) as digest:
+            flush_files(partial)
+        return PutCheckpoint(digest.text)
 
     def commit(self, trial: int, step: int, attempt: str = "", archive: bytes | None = None) -> StoredCheckpoint:
         path, partial = self.path(trial, step), self._partial(trial, step, attempt)
         if archive is not None:
             unpack(io.BytesIO(archive), self.scratch(trial, step, attempt))
-            self.put(trial, step, attempt)
+            flush_files(partial)
         remove(path)
         partial.rename(path)
         return _describe(path)
@@ -385,7 +405,7 @@ class FolderStore:
     def check_writable(self) -> None:
         probe = self.root / f"probe-{os.getpid()}"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
             probe.write_bytes(b"can be written")
             probe.unlink()
         except OSError as error:
@@ -395,7 +415,7 @@ class FolderStore:
             ) from None
 
     def add_marker(self, marker: str) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.root)
         for left in self.root.glob(".mark-*"):  # left by a run that was killed
             remove(left)
         (self.root / f".mark-{marker}").touch()
@@ -440,11 +460,13 @@ class BytesTransfer:
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
         return self._folder.scratch(trial, step, attempt)
 
-    def put(self, trial: int, step: int, attempt: str = "") -> bytes:
+    def put(self, trial: int, step: int, attempt: str = "") -> PutCheckpoint:
         written = self._folder._partial(trial, step, attempt)
         require_written(written)
         try:
-            return pack(written)
+            with Digest(written) as digest:
+                archive = pack(written)
+            return PutCheckpoint(digest.text, archive)
         finally:
             remove(written)
 
@@ -490,6 +512,13 @@ def name_step(step: int) -> str:
 def require_written(path: Path) -> None:
     if not path.exists():
         raise FileNotFoundError(f"save(path) returned without writing {path.name}: write to the path it is given")
+
+
+def flush_files(path: Path) -> None:
+    """Wait until all files of a checkpoint are on the disk."""
+    for file in list_files(path):
+        with file.open("r+b" if IS_WINDOWS else "rb") as written:  # on Windows, only a writer may flush
+            os.fsync(written.fileno())
 
 
 def _describe(path: Path) -> StoredCheckpoint:

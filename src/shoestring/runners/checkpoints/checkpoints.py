@@ -8,6 +8,11 @@ deleted at the next start. The trial then continues from the checkpoint before i
 If the checkpoints take more than `at_most_bytes`, those of the least recently saved trials are deleted, except that of the best
 step. Such a trial can continue only from its first step.
 
+**Seals.** The ledger keeps the digest of every checkpoint that was saved (`take_notes` returns the entries). A checkpoint is read
+only if it has this digest: damage and changes by others are noticed, and the trial continues from the checkpoint before it. So a
+checkpoint has to be trusted no more than the ledger. A checkpoint without a digest, such as one that was saved a moment before
+the process was killed, is deleted at the next start. `StudyState.find_digest` has the exception for older studies.
+
 The files are in a `CheckpointStore`: a folder, or a place on the network. Its contents are listed once, when a run begins; from
 then on the index is in this object.
 """
@@ -15,25 +20,27 @@ then on the index is in this object.
 from __future__ import annotations
 
 import math
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoestring.core.ledger.entries import StateLoss
+from shoestring.core.ledger.entries import Note, StateLoss
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import ChangedCheckpoint, CheckpointSeal
 from shoestring.errors import RunnerError
-from shoestring.runners.checkpoints.archive import remove_empty_folders
 from shoestring.runners.checkpoints.checkpoint_store import (
     CheckpointStore,
     FolderStore,
+    PutCheckpoint,
     StoredCheckpoint,
-    name_step,
     open_checkpoint_store,
     own_folders,
 )
+from shoestring.runners.checkpoints.digest import compute_digest
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
-from shoestring.runners.checkpoints.trial_logs import remove_empty_logs
+from shoestring.runners.checkpoints.trial_logs import remove_empty_folders, remove_empty_logs
 
 # A trial is saved when its unsaved work took this many times as long as a save, so saving takes at most 2 % of its time.
 _WORK_PER_SAVE = 50
@@ -60,12 +67,16 @@ class Checkpoints:
         self._to_prune: set[int] = set()  # trials that may hold a checkpoint that is no longer needed
         self._save_s: dict[int, float] = {}  # how long the last save of a trial took
         self._newest_save_s = 0.0  # the newest of these; 0 at first, so that the first trial is saved and measured
+        self._digests: dict[int, dict[int, str]] = {}  # {trial: {step: digest}}; empty: it is read unchecked
+        self._notes: list[Note] = []  # entries that `take_notes` has not returned yet
+        # Checkpoints that were found unchanged, until they are loaded:
+        self._checked: dict[tuple[int, int], Path] = {}
 
     def start(self, ledger: Ledger, *, is_needed: bool = True) -> dict[int, int]:
         """Begin or continue a study; return {trial: newest step with a checkpoint}.
 
-        A checkpoint beyond the last recorded step is deleted. If checkpoints are needed, because the code may save, the store is
-        checked before anything is trained.
+        A checkpoint beyond the last recorded step is deleted, and one that is not sealed. If checkpoints are needed, because the
+        code may save, the store is checked before anything is trained.
         """
         self.sign = ledger.state.sign
         # A folder may hold checkpoints of another study, whether this one saves or not.
@@ -84,8 +95,10 @@ class Checkpoints:
             self._best, self.best_loss = (best.number, best.best_step), best.best_loss
         found = {}
         for trial in ledger.trials:
-            for step in self._steps(trial.number):
-                if step > trial.steps:
+            digests = {step: ledger.state.find_digest(trial.number, step) for step in self._steps(trial.number)}
+            self._digests[trial.number] = {step: one for step, one in digests.items() if one is not None}
+            for step, digest in digests.items():
+                if step > trial.steps or digest is None:
                     self._delete(trial.number, step)
             self._to_prune.add(trial.number)
             if step := self.newest_step(trial.number):
@@ -126,19 +139,36 @@ class Checkpoints:
         """Return a path on this machine to load the checkpoint of this step from; None for step 0."""
         if not step:
             return None
-        stored = self._find(trial, step)
-        try:
-            return self.store.get(trial, stored.name if stored else name_step(step), self.folder(trial) / "fetched")
-        except FileNotFoundError:
+        path = self._checked.pop((trial, step), None) or self._fetch(trial, step)
+        if path is None:
             raise RunnerError(
-                f"the checkpoint of step {step} of trial {trial} is gone from {self.store.where}: "
+                f"the checkpoint of step {step} of trial {trial} is gone from {self.store.where}, or was changed: "
                 "start again, and the study continues without it"
-            ) from None
+            )
+        return path
+
+    def find_unchanged_step(self, trial: int, up_to: int) -> int:
+        """Return the newest step up to this one whose checkpoint is the one that was saved, 0 if there is none."""
+        while step := self.newest_step(trial, up_to):
+            if (path := self._fetch(trial, step)) is not None:
+                self._checked[trial, step] = path
+                return step
+            up_to = step - 1
+        return 0
 
     def newest_step(self, trial: int, up_to: int | None = None) -> int:
         """Return the newest step with a checkpoint, 0 if there is none."""
         known = sorted(self._steps(trial), reverse=True)
         return next((s for s in known if (up_to is None or s <= up_to) and self._find(trial, s)), 0)
+
+    def digest(self, trial: int, step: int) -> str:
+        """Return the digest that this step's checkpoint must have; empty if it may be read unchecked."""
+        return self._digests.get(trial, {}).get(step, "")
+
+    def take_notes(self) -> list[Note]:
+        """Return the entries about checkpoints that were saved, or found changed, since the last call. They must be recorded."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def name(self, trial: int, step: int) -> str:
         """Return the name of this step's checkpoint in the store."""
@@ -147,6 +177,11 @@ class Checkpoints:
     def forget(self, trial: int, step: int) -> None:
         """Remove a checkpoint that does not exist any more from the index."""
         self._entries[trial].pop(step, None)
+
+    def refuse(self, trial: int, step: int) -> None:
+        """Do not use this checkpoint any more: it was changed since it was saved."""
+        self._notes.append(ChangedCheckpoint(trial=trial, step=step).to_note())
+        self.forget(trial, step)
 
     # saving ----------------------------------------------------------------------------------------------------------
 
@@ -180,23 +215,25 @@ class Checkpoints:
     def commit(self, trial: int, step: int, written_s: float) -> float:
         """Commit what was written to `partial_path` in `written_s` seconds; return the seconds of writing and committing."""
         began = time.monotonic()
-        archive = self.store.put(trial, step)
-        return self.commit_uploaded(trial, step, written_s + time.monotonic() - began, archive=archive)
+        put = self.store.put(trial, step)
+        return self.commit_uploaded(trial, step, written_s + time.monotonic() - began, put)
 
-    def commit_uploaded(
-        self, trial: int, step: int, written_s: float, attempt: str = "", archive: bytes | None = None
-    ) -> float:
+    def commit_uploaded(self, trial: int, step: int, written_s: float, put: PutCheckpoint, attempt: str = "") -> float:
         """Commit what was put into the store already, by a worker on another machine; return the seconds as `commit` does."""
         began = time.monotonic()
         before, replaced = self.newest_step(trial, up_to=step - 1), self._find(trial, step)
-        stored = self.store.commit(trial, step, attempt, archive)
+        stored = self.store.commit(trial, step, attempt, put.archive)
         if replaced is not None and replaced.name != stored.name:
             self.store.delete(trial, replaced.name)
         self._entries.setdefault(trial, {})[step] = stored
-        for other in self._to_prune - {trial}:  # only now: a former best is deleted when the better one is safe
+        # Only now: a former best is deleted when the better one is safe, and a former checkpoint when the newer one is sealed.
+        for other in self._to_prune - {trial, *(note.facts["trial"] for note in self._notes)}:
             self._prune(other)
+            self._to_prune.remove(other)
         self._prune(trial, before)
-        self._to_prune = {trial}
+        self._to_prune.add(trial)
+        self._digests.setdefault(trial, {})[step] = put.digest
+        self._notes.append(CheckpointSeal(trial=trial, step=step, digest=put.digest).to_note())
         self._save_s[trial] = self._newest_save_s = written_s + time.monotonic() - began
         return self._newest_save_s
 
@@ -230,6 +267,24 @@ class Checkpoints:
         for step in self._steps(trial):
             if step not in (newest, spared) and (trial, step) != self._best:
                 self._delete(trial, step)
+
+    def _fetch(self, trial: int, step: int) -> Path | None:
+        """Return a path to this checkpoint on this machine; None if it is gone, or is not the one that was saved."""
+        stored, expected = self._find(trial, step), self.digest(trial, step)
+        if stored is None:
+            return None
+        try:
+            path = self.store.get(trial, stored.name, self.folder(trial) / "fetched")
+            found = compute_digest(path) if expected else ""
+        except FileNotFoundError:
+            self._entries.get(trial, {}).pop(step, None)
+            return None
+        except tarfile.TarError:  # an archive that was changed
+            found = None
+        if found == expected:
+            return path
+        self.refuse(trial, step)
+        return None
 
     # the index -------------------------------------------------------------------------------------------------------
 

@@ -24,11 +24,13 @@ from shoestring.errors import MissingExtra, RunnerError, did_you_mean, one_line,
 from shoestring.runners.checkpoints.archive import remove, unpack, write_archive
 from shoestring.runners.checkpoints.checkpoint_store import (
     FolderStore,
+    PutCheckpoint,
     StoredCheckpoint,
     name_step,
     name_trial,
     require_written,
 )
+from shoestring.runners.checkpoints.digest import Digest
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder
 
 _OBJECT = re.compile(r"trial-(\d+)/(step-(\d+)(?:\.\w+)?)\.(tar|whole)")
@@ -67,16 +69,16 @@ class RemoteStore:
     def scratch(self, trial: int, step: int, attempt: str = "") -> Path:
         return self._local_folder.scratch(trial, step, attempt)
 
-    def put(self, trial: int, step: int, attempt: str = "") -> bytes | None:
+    def put(self, trial: int, step: int, attempt: str = "") -> PutCheckpoint:
         written = self._local_folder._partial(trial, step, attempt)
         require_written(written)
         place = self._place(trial, _join(step, attempt))
         self._make_folder(place)
         self._remove(place + _WHOLE)  # the new archive is not complete until it is committed
-        with self._system.open(place + _ARCHIVE, "wb") as file:
+        with Digest(written) as digest, self._system.open(place + _ARCHIVE, "wb") as file:
             write_archive(written, file)
         remove(written)
-        return None
+        return PutCheckpoint(digest.text)
 
     def get(self, trial: int, name: str, into: Path, archive: bytes | None = None) -> Path:
         with self._system.open(self._place(trial, name) + _ARCHIVE, "rb") as file:

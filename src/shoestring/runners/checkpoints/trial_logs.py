@@ -52,6 +52,12 @@ def remove_empty_logs(folders: Iterable[Path]) -> None:
                 file.unlink()
 
 
+def remove_empty_folders(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):  # the folder is not empty
+            folder.rmdir()
+
+
 def _cut(file: Path, keep_bytes: int) -> None:
     with file.open("r+b") as log:
         cut = log.seek(-keep_bytes, os.SEEK_END)

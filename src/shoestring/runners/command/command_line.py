@@ -36,6 +36,7 @@ from typing import IO, Any
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.parameters import Choice, Constant, Parameter
 from shoestring.core.space.space import Config, Space
+from shoestring.core.values.checks import to_number
 from shoestring.errors import RunnerError
 from shoestring.runners.devices import device_variables
 from shoestring.runners.training.code import read_cost, read_metrics
@@ -138,8 +139,10 @@ def read_line(line: str) -> CommandReport | None:
     if not ("value" in body or "saved" in body):
         return None
     value, step, saved, cost = body.get("value"), body.get("step"), body.get("saved", False), body.get("cost")
-    if not (value is None or _is_number(value)):
-        raise ValueError(f"the command reported the value {value!r}: report a number or null")
+    try:
+        number = None if value is None else to_number(value)
+    except TypeError:
+        raise ValueError(f"the command reported the value {value!r}: report a number or null") from None
     if not (step is None or (_is_number(step) and step == step // 1 and step >= 1)):
         raise ValueError(f"the command reported the step {step!r}: steps are whole numbers from 1")
     if not (isinstance(saved, bool) or (isinstance(saved, int) and saved >= 0)):
@@ -150,7 +153,6 @@ def read_line(line: str) -> CommandReport | None:
         raise ValueError(
             f"the command reported the cost {cost!r}: report seconds >= 0, alone or by setup, train and validate"
         ) from None
-    number = None if value is None else float(value)
     metrics = _read_metrics(body.get("metrics"))
     return CommandReport(
         number, "value" in body, None if step is None else int(step), reported_cost, saved, metrics=metrics

@@ -29,6 +29,7 @@ from typing import Any
 
 from shoestring.core.ledger.entries import Cost, Order, Receipt, StateLoss
 from shoestring.core.space.space import Config, Space
+from shoestring.private_files import make_folder
 from shoestring.runners.checkpoints.trial_logs import STDERR, STDOUT
 from shoestring.runners.command.command_line import CommandReport, Output, fill_in, make_environment
 from shoestring.runners.command.command_state import GRACE_S, CommandState, is_filled, started_at
@@ -81,7 +82,7 @@ class CommandRun:
         state = CommandState.read(folder)
         if step == 0 and checkpoint.is_dir():
             shutil.rmtree(checkpoint)
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        make_folder(checkpoint)
         config.write_text(json.dumps(dict(values)) + "\n", encoding="utf-8")
         reports.write_bytes(b"")
         places = {"config": str(config), "checkpoint": str(checkpoint)}

@@ -55,6 +55,10 @@ class LiveTrials:
     def __getitem__(self, trial: int) -> LiveTrial:
         return self._by_trial[trial]
 
+    def has(self, trial: int, step: int) -> bool:
+        """Return whether this trial is alive after this step."""
+        return trial in self._by_trial and self._by_trial[trial].step == step
+
     def switch_to(self, trial: int, resumable_step: int, resume: Callable[[], LiveTrial]) -> LiveTrial:
         """Pause the trial in training. Return this one after `resumable_step`, from memory if it is there, else from `resume`."""
         live = self._by_trial.pop(trial, None)

@@ -76,6 +76,7 @@ class LocalRunner:
         self._order: Order | None = None
         self._former_configs: Sequence[Config] = ()  # configs of steps that may have to be trained again for `_order`
         self._waiting = WaitingOrders()
+        self._losses: list[RunnerEvent] = []  # what was found lost when an order began
         self._since = 0.0
         self._checked_order: int | None = None
         self.max_steps = 1  # steps of a full training; set by `start`
@@ -105,6 +106,9 @@ class LocalRunner:
             self._waiting.put(order, resumable_step, former_configs)
 
     def wait(self, until: float) -> list[RunnerEvent]:
+        if self._losses:
+            losses, self._losses = self._losses, []
+            return losses
         order = self._order
         if order is None or self.now() >= until:
             return []
@@ -142,7 +146,8 @@ class LocalRunner:
     def interrupt(self, why: str) -> list[RunnerEvent]:
         """Give up the open orders. No step is ever running between two calls, so none is ended and none is charged."""
         order, self._order = self._order, None
-        return [*([note_release(order, why)] if order else []), *self._waiting.release(why)]
+        losses, self._losses = self._losses, []
+        return [*losses, *([note_release(order, why)] if order else []), *self._waiting.release(why)]
 
     @property
     def saving_reserve_s(self) -> float:
@@ -195,11 +200,20 @@ class LocalRunner:
             self.checkpoints.close()
         self._lives.clear()
         self._order = None
+        self._losses.clear()
         self._waiting.clear()
 
     # orders ----------------------------------------------------------------------------------------------------------
 
     def _begin(self, order: Order, resumable_step: int, former_configs: Sequence[Config]) -> None:
+        """Begin an order. If its trial cannot continue from this step, note the loss instead: the loop then submits it again."""
+        step = resumable_step
+        if not self._lives.has(order.trial, step):
+            step = self.checkpoints.find_unchanged_step(order.trial, up_to=step)
+        if step != resumable_step:
+            why = "its checkpoint is gone or was changed"
+            self._losses.append(StateLoss(trial=order.trial, resumable_step=step, why=why))
+            return
         self._order, self._former_configs = order, former_configs
         self._lives.switch_to(order.trial, resumable_step, lambda: self._load(order, resumable_step))
         self._since = self.now()

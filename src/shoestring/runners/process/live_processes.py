@@ -93,7 +93,7 @@ class LiveProcesses:
         losses: list[RunnerEvent] = []
         trial = self._by_trial.pop(order.trial, None)
         if trial is None:
-            step = self._checkpoints.newest_step(order.trial, up_to=resumable_step)
+            step = self._checkpoints.find_unchanged_step(order.trial, up_to=resumable_step)
             if step != resumable_step:
                 losses.append(
                     StateLoss(trial=order.trial, resumable_step=step, why="its process or checkpoint is gone")

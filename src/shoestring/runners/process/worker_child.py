@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.core.values.strict_json import dumps, loads
+from shoestring.private_files import make_folder, open_private
 from shoestring.runners.training.code import RAISED, EndOfTraining, LiveTrial, can_save, shape_of
 from shoestring.runners.training.targets import unpack_code
 
@@ -92,8 +93,8 @@ def print_to(logs: list[str], otherwise: int) -> None:
     _flush()
     for number, log in zip((1, 2), logs, strict=True):
         try:
-            Path(log).parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            make_folder(Path(log).parent)
+            file = open_private(Path(log), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         except OSError:  # training does not need a log
             os.dup2(otherwise, number)
         else:

@@ -118,6 +118,9 @@ class RayRunner(RemoteRunner[RayTrial]):
         if answer["is"] == "gone":
             self.checkpoints.forget(trial.number, trial.step)
             return self._lose(trial, f"its checkpoint is gone: {answer['text']}", is_death=False)
+        if answer["is"] == "changed":
+            self.checkpoints.refuse(trial.number, trial.step)
+            return self._lose(trial, answer["text"], is_death=False)
         return super()._take_answer(trial, answer, is_newest=is_newest)
 
     def _check_workers(self) -> list[RunnerEvent]:

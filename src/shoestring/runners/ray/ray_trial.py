@@ -98,9 +98,7 @@ class RayTrial(RemoteTrial):
         self.worker.step_s, self.worker.can_save = step_s, self.can_save
 
     def _commit_checkpoint(self, answer: Answer) -> float:
-        return self.checkpoints.commit_uploaded(
-            self.number, self.step, answer["seconds"], self.attempt, answer.get("archive")
-        )
+        return self.checkpoints.commit_uploaded(self.number, self.step, answer["seconds"], answer["put"], self.attempt)
 
     def _message(self, step: int) -> Mapping[str, Any]:
         order = self.current_order
@@ -113,4 +111,5 @@ class RayTrial(RemoteTrial):
             return StartPoint(self.number, config, self.max_steps)
         name = self.checkpoints.name(self.number, self.step)
         archive = None if self.worker.can_reach_store else self.checkpoints.store.pack(self.number, name)
-        return StartPoint(self.number, config, self.max_steps, self.step, name, archive)
+        digest = self.checkpoints.digest(self.number, self.step)
+        return StartPoint(self.number, config, self.max_steps, self.step, name, digest, archive)

@@ -15,6 +15,7 @@ import math
 import os
 import socket
 import sys
+import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from shoestring.runners.checkpoints.checkpoint_store import (
     FolderStore,
     name_trial,
 )
+from shoestring.runners.checkpoints.digest import compute_digest
 from shoestring.runners.checkpoints.temporary_folders import get_temporary_folder, remove_leftover_folders
 from shoestring.runners.checkpoints.trial_logs import STDERR, STDOUT
 from shoestring.runners.process.worker_child import carry_out, print_to
@@ -50,6 +52,7 @@ class StartPoint:
     max_steps: int  # steps of a full training
     step: int = 0
     name: str = ""  # the name of the checkpoint in its store
+    digest: str = ""  # the digest that the checkpoint must have; empty: it is not checked
     archive: bytes | None = None  # the checkpoint itself, for a worker that cannot reach the store
 
 
@@ -105,6 +108,8 @@ class RemoteWorker:
             checked = {} if check is None else {"check": self._check(check, steps.messages[0])}
         except FileNotFoundError as error:
             return [{"is": "gone", "text": str(error)}]
+        except _ChangedCheckpoint as error:
+            return [{"is": "changed", "text": str(error)}]
         answers, best_loss = list[Answer](), steps.best_loss
         with_checkpoint: list[Answer] = []  # the answers whose checkpoints are written and still needed
         for message in steps.messages:
@@ -154,20 +159,20 @@ class RemoteWorker:
         assert self._live is not None
         try:
             path = self._checkpoints.scratch(self._trial, step, attempt)
-            return {**carry_out(self._live, {"do": "save", "path": path}), "path": path, "put": (step, attempt)}
+            return {**carry_out(self._live, {"do": "save", "path": path}), "path": path, "of": (step, attempt)}
         except Exception as error:  # from the store, not from training code; each kind of store has its own errors
             return _describe_failure(step, error)
 
     def _put(self, written: Answer) -> Answer:
         if written["is"] != "saved":
             return written
-        step, attempt = written["put"]
+        step, attempt = written["of"]
         began = time.perf_counter()
         try:
-            archive = self._checkpoints.put(self._trial, step, attempt)
+            put = self._checkpoints.put(self._trial, step, attempt)
         except Exception as error:
             return _describe_failure(step, error)
-        return {"is": "saved", "archive": archive, "seconds": written["seconds"] + time.perf_counter() - began}
+        return {"is": "saved", "put": put, "seconds": written["seconds"] + time.perf_counter() - began}
 
     def _begin(self, start: StartPoint) -> None:
         if self._live is not None:
@@ -185,7 +190,14 @@ class RemoteWorker:
     def _fetch(self, start: StartPoint) -> Path:
         into = self._folder / "fetched"
         remove(into)
-        return self._checkpoints.get(start.trial, start.name, into, start.archive)
+        try:
+            path = self._checkpoints.get(start.trial, start.name, into, start.archive)
+            is_changed = bool(start.digest) and compute_digest(path) != start.digest
+        except tarfile.TarError:  # an archive that was changed
+            is_changed = True
+        if is_changed:
+            raise _ChangedCheckpoint(f"the checkpoint of step {start.step} is not the one that was saved")
+        return path
 
     def _check(self, start: StartPoint, message: Mapping[str, Any]) -> tuple[float | None, float]:
         """Return the value of the next step, trained from a checkpoint (None if there is no value), and the seconds it took."""
@@ -200,6 +212,10 @@ class RemoteWorker:
 
 def _describe_failure(step: int, error: Exception) -> Answer:
     return {"is": "failed", "text": f"the checkpoint of step {step} cannot be kept: {error}"}
+
+
+class _ChangedCheckpoint(Exception):
+    """A checkpoint is not the one that was saved."""
 
 
 class NodeMonitor:

@@ -25,6 +25,8 @@ from typing import Any, Literal
 from shoestring.core.ledger.budget import MAX_SECONDS
 from shoestring.core.ledger.entries import Cost
 from shoestring.core.space.space import Config, Space
+from shoestring.core.values.checks import to_number
+from shoestring.core.values.text import show_value
 from shoestring.errors import RunnerError
 
 Shape = Literal["function", "generator", "class"]
@@ -265,9 +267,11 @@ def number_of(value: Any) -> float | None:
     if value is None:
         return None
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"the training code reported {value!r}: report a number, None or a Report") from None
+        return to_number(value)
+    except TypeError as error:
+        raise TypeError(
+            f"the training code reported {show_value(value)}: {error}; report a number, None or a Report"
+        ) from None
 
 
 def read_cost(cost: float | Mapping[str, float]) -> Cost:
@@ -287,7 +291,7 @@ def read_metrics(metrics: Any) -> dict[str, float]:
         return {}
     if not isinstance(metrics, Mapping):
         raise TypeError(
-            f"the reported metrics {_short(metrics)} must be a mapping of names to numbers, as in {{'accuracy': 0.9}}"
+            f"the reported metrics {show_value(metrics)} must be a mapping of names to numbers, as in {{'accuracy': 0.9}}"
         )
     if len(metrics) > MAX_METRICS:
         raise ValueError(f"{len(metrics)} metrics were reported: at most {MAX_METRICS} are stored with a step")
@@ -296,20 +300,14 @@ def read_metrics(metrics: Any) -> dict[str, float]:
 
 def _metric_name(name: Any) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
-        raise TypeError(f"the metric {_short(name)} must have a name of 1 to {MAX_NAME_CHARS} characters")
+        raise TypeError(f"the metric {show_value(name)} must have a name of 1 to {MAX_NAME_CHARS} characters")
     return name
 
 
 def _metric(name: str, value: Any) -> float:
-    if not isinstance(value, str | bytes):  # float() would read these too
-        with contextlib.suppress(TypeError, ValueError, OverflowError, RuntimeError):
-            return float(value)
-    raise TypeError(f"the metric {name!r} is {_short(value)}: report a number")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    with contextlib.suppress(TypeError):
+        return float(value) if isinstance(value, bool) else to_number(value)
+    raise TypeError(f"the metric {name!r} is {show_value(value)}: report a number")
 
 
 def load_trainer(kind: Any, config: Config, step: int, checkpoint: Path, max_steps: int) -> Any:
