@@ -26,7 +26,7 @@ from shoestring.runners.checkpoints.checkpoint_store import make_location_entry
 from shoestring.runners.make import RunnerOptions, count_steps, describe_code, has_code_changed, make_command_runner
 from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.training.targets import resolve
-from shoestring.stores.addresses import IN_MEMORY
+from shoestring.stores.addresses import IN_MEMORY, open_store
 from shoestring.study.run_study import RunOptions
 
 if TYPE_CHECKING:
@@ -289,20 +289,36 @@ def read_space(file: str | None, parameters: Iterable[str]) -> Space:
     return Space.from_dict(described)
 
 
-def read_settings(words: Iterable[str]) -> dict[str, Any]:
-    """Return the policy settings in `name=value` words; a value is JSON, or else text."""
+def read_settings(words: Iterable[str], policy: str) -> dict[str, Any]:
+    """Return the settings of a policy from `name=value` words; a value is JSON, one of `_PLAIN_WORDS`, or else text."""
     settings: dict[str, Any] = {}
     for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name.strip():
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not name:
             raise ShoestringError(f"--set {word!r} must be name=value, as in --set reduction_factor=3")
-        if name.strip() in settings:
-            raise PolicyError(f"--set {word!r} sets {name.strip()} a second time: drop one")
-        try:
-            settings[name.strip()] = json.loads(value)
-        except ValueError:  # no JSON, or a number too long for Python to read
-            settings[name.strip()] = value.strip()
+        if name in settings:
+            raise PolicyError(f"--set {word!r} sets {name} a second time: drop one")
+        settings[name] = value if policies.is_word(policy, name, value) else _read_value(value)
     return settings
+
+
+# As pages, messages and Python write the values that JSON writes in another way.
+_PLAIN_WORDS = {"none": None, "true": True, "false": False, "inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+def _read_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, or a number too long for Python to read
+        return _PLAIN_WORDS.get(text.lower(), text)
+
+
+def find_policy(policy: str | None, store: str, name: str) -> str:
+    """Return the name of the policy: the one that is given, else that of the study if it exists, else the default."""
+    if policy is not None:
+        return policy
+    ledger = open_store(store).load(name)
+    return policies.DEFAULT if ledger is None else ledger.state.policy
 
 
 def add_validation_limit(policy: str, settings: Mapping[str, Any], at_most: str | None) -> dict[str, Any]:

@@ -66,9 +66,8 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def policy_options(function: Callable[..., Any], default: str = policies.DEFAULT) -> Callable[..., Any]:
-    function = click.option(
-        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the policy; may be repeated."
-    )(function)
+    text = "A setting of the policy; may be repeated. VALUE is a number, a word, true, false, none, inf, or JSON."
+    function = click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=text)(function)
     return click.option(
         "--policy",
         default=None,

@@ -10,8 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from shoestring import policies
-from shoestring.cli.job import Job, add_validation_limit, read_configs, read_direction, read_settings, require_file
+from shoestring.cli.job import (
+    Job,
+    add_validation_limit,
+    find_policy,
+    read_configs,
+    read_direction,
+    read_settings,
+    require_file,
+)
 from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS
 from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.deciding.policy import warn_of_small_budget
@@ -25,7 +32,7 @@ from shoestring.core.values.text import count, printable
 from shoestring.reports import facts, messages
 from shoestring.reports.progress import Progress
 from shoestring.runners.runner import Runner
-from shoestring.stores.addresses import PASSWORD_VARIABLE, open_store
+from shoestring.stores.addresses import PASSWORD_VARIABLE
 from shoestring.study.loop import Ending
 from shoestring.study.run_study import RunOptions, StudyRun
 from shoestring.study.study import Study
@@ -73,7 +80,8 @@ def run_command(
     options = job.run_options(deadline=deadline, progress=not quiet)
     job.check(space, 1 if workers is None else workers)
     name = name or job.name
-    limited_policy = "" if validate_at_most is None else policy or _find_policy(store, name)
+    settings = tuple(settings)
+    own_policy = find_policy(policy, store, name) if settings or validate_at_most is not None else ""
     study = Study.begin(
         space,
         budget,
@@ -82,7 +90,7 @@ def run_command(
         max_steps=job.max_steps(max_steps),
         direction=read_direction(direction, maximize=maximize),
         policy=policy,
-        settings=add_validation_limit(limited_policy, read_settings(settings), validate_at_most),
+        settings=add_validation_limit(own_policy, read_settings(settings, own_policy), validate_at_most),
         seed=seed,
         workers=workers,
         prices=Prices(validate_price),
@@ -92,12 +100,6 @@ def run_command(
     job = job.with_stored_options(study.ledger.definition.target)
     options = job.run_options(deadline=options.deadline, progress=options.progress)
     return _run(study, job, options, store, as_json=as_json)
-
-
-def _find_policy(store: str, name: str) -> str:
-    """Return the name of the policy of the study if it exists, else the name of the default policy."""
-    ledger = open_store(store).load(name)
-    return policies.DEFAULT if ledger is None else ledger.state.policy
 
 
 def resume_command(

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoestring.cli.job import read_direction, read_settings, read_space, require_file
+from shoestring.cli.job import find_policy, read_direction, read_settings, read_space, require_file
 from shoestring.cli.options import STOPPED
 from shoestring.cli.printing import print_line
 from shoestring.core.ledger.budget import parse_duration_s
@@ -172,6 +172,7 @@ def _find_study(
     budget: str | None,
     space_file: str | None,
     params: Iterable[str],
+    policy: str | None,
     settings: Iterable[str],
     max_steps: int | None,
     direction: Direction | None,
@@ -179,21 +180,25 @@ def _find_study(
     **more: Any,
 ) -> Study:
     """Begin or continue a study when a space is given; open the existing one when no study option is given."""
+    settings = tuple(settings)
     if not (space_file or tuple(params)):
-        given = (budget, max_steps, direction, *more.values())
-        if maximize or tuple(settings) or any(value is not None for value in given):
+        given = (budget, policy, max_steps, direction, *more.values())
+        if maximize or settings or any(value is not None for value in given):
             raise StudyError("no space is given: give all options that the study began with, or --study NAME alone")
         return Study.open(name, store)
     if budget is None:
         raise StudyError("no --budget is given: a study begins with a space and a budget")
+    name = name or "study"
+    own_policy = find_policy(policy, require_file(store), name) if settings else ""
     return Study.begin(
         read_space(space_file, params),
         budget,
-        name=name or "study",
+        name=name,
         store=require_file(store),
         max_steps=1 if max_steps is None else max_steps,
         direction=read_direction(direction, maximize=maximize),
-        settings=read_settings(settings),
+        policy=policy,
+        settings=read_settings(settings, own_policy),
         **more,
     )
 

@@ -100,7 +100,8 @@ def show_plan(
         raise BudgetError(
             f"the budget {budget!r} needs the duration of one step: give --step-cost, as in --step-cost 30s"
         )
-    chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
+    policy = policy or policies.DEFAULT
+    chosen = policies.make(policy, read_settings(settings, policy))
     definition = StudyDefinition(
         space=Space({"x": Float(0.0, 1.0)}),
         budget=total,
@@ -138,7 +139,8 @@ def show_replay(
     from shoestring.study.simulation import replay
 
     study = Study.open(name, store)
-    chosen = policies.make(policy or policies.DEFAULT, read_settings(settings))
+    policy = policy or policies.DEFAULT
+    chosen = policies.make(policy, read_settings(settings, policy))
     replayed = replay(study.ledger, chosen, Budget(budget) if budget else None)
     best, real_best = replayed.ledger.best, replayed.winner
     real = real_best.best_value

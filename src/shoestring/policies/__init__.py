@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from shoestring.errors import PolicyError, did_you_mean
 from shoestring.policies.other_names import advise, find_likely_name, find_same_name
@@ -142,6 +142,22 @@ def settings_of(policy: Policy) -> dict[str, Any]:
 def defaults_of(name: str) -> dict[str, Any]:
     """Return the settings of a registered policy with their defaults."""
     return {f.name: f.default if f.default is not MISSING else None for f in _fields(find_class(name))}
+
+
+def is_word(name: str, setting: str, text: str) -> bool:
+    """Return whether this text is one of the words that a setting of this policy may be, as "none" is for some."""
+    kind = find_class(name)
+    try:
+        return text in _list_words(get_type_hints(kind).get(setting))
+    except NameError:  # a policy of another package, with names that only a type checker knows
+        return False
+
+
+def _list_words(annotation: object) -> tuple[object, ...]:
+    """Return the options of all `Literal`s in an annotation."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(word for part in get_args(annotation) for word in _list_words(part))
 
 
 def _check_object(policy: object, settings: object) -> Policy:

@@ -272,6 +272,42 @@ def test_the_exit_codes_are_in_the_help(shoestring: Shoestring) -> None:
         assert "0s trains nothing" in output
 
 
+# settings ------------------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_given_in_the_words_of_the_pages(shoestring: Shoestring) -> None:
+    words = ("--set", "replan_every=none", "--set", "k1=inf", "--set", "noise_allowance=true", "--set", "kappa=inf")
+    begun = shoestring(*run("train"), "--policy", "bo_bos", *words, "--json", "--quiet").json["settings"]
+    assert (begun["replan_every"], begun["noise_allowance"]) == (None, True)
+    assert begun["k1"] == begun["kappa"] == "~inf"
+    again = shoestring(*run("train", "25 epochs"), "--set", "replan_every=4", "--json", "--quiet").json["settings"]
+    assert (again["replan_every"], again["k1"]) == (4, "~inf")
+    planned = shoestring("plan", "--budget", "20 epochs", "--max-steps", "5", "--policy", "bhpt", "--set", "scale=none")
+    assert planned.out
+    assert shoestring("replay", *STORE, "--policy", "bhpt", "--set", "eps=none", "--json").json["policy"] == "bhpt"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("cost_aware_ei", "transferred=nonsense", "cost_model=transfer"), "transferred='nonsense'"),
+        (("cost_aware_ei", "transferred=nonsense"), "transferred='nonsense'"),
+        (("bhpt", "lengthscale=nonsense"), "lengthscale='nonsense'"),
+        (("bhpt", "commit=nonsense"), "commit='nonsense'"),
+        (("bo_bos", "replan_every=nonsense"), "replan_every='nonsense'"),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_refused_before_there_is_a_study(
+    shoestring: Shoestring, words: tuple[str, ...], message: str
+) -> None:
+    policy, *settings = words
+    options = [word for setting in settings for word in ("--set", setting)]
+    refused = shoestring(*run("train"), "--policy", policy, *options, code=2)
+    assert message in refused.err
+    assert "Traceback" not in refused.err
+    assert not Path("s.db").exists()
+
+
 # after a study --------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,11 @@ def test_nothing_may_be_given_twice() -> None:
     with pytest.raises(SpaceError, match=r"lr is given twice, as --param 'lr=\{float=\[0,1\]\}' and --param 'lr=\{int"):
         read_space(None, ["lr={float=[0,1]}", "lr={int=[1,9]}"])
     with pytest.raises(PolicyError, match="'a=4' sets a a second time"):
-        read_settings(["a=3", "a=4"])
+        read_settings(["a=3", "a=4"], "asha")
 
 
 def test_settings_are_read_as_json_or_as_text() -> None:
-    assert read_settings(["a=3", "b=true", 'c="x"', "d=word", "e=[1, 2]"]) == {
+    assert read_settings(["a=3", "b=true", 'c="x"', "d=word", "e=[1, 2]"], "asha") == {
         "a": 3,
         "b": True,
         "c": "x",
@@ -52,7 +53,31 @@ def test_settings_are_read_as_json_or_as_text() -> None:
         "e": [1, 2],
     }
     with pytest.raises(ShoestringError, match="name=value"):
-        read_settings(["eta"])
+        read_settings(["eta"], "asha")
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("none", None),
+        ("None", None),
+        ("null", None),
+        ("inf", math.inf),
+        ("-inf", -math.inf),
+        ("Infinity", math.inf),
+        ("True", True),
+        ("true", True),
+        ("False", False),
+    ],
+)
+def test_values_are_read_as_pages_and_messages_write_them(word: str, value: object) -> None:
+    assert read_settings([f"replan_every={word}"], "bo_bos") == {"replan_every": value}
+    assert read_settings([f"newcomers={word}"], "asha") == {"newcomers": value}
+
+
+def test_none_stays_a_word_where_a_setting_has_that_word() -> None:
+    assert read_settings(["augmentation=none", "min_steps=none"], "boil") == {"augmentation": "none", "min_steps": None}
+    assert read_settings(["scale=none", "eps=none"], "bhpt") == {"scale": "none", "eps": None}
 
 
 def test_a_limit_on_validation_is_a_setting_of_the_policies_that_have_it() -> None:

@@ -17,6 +17,19 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bhpt", {"start": "high"}, r"bhpt\(start='high'\)"),
     ("cost_aware_ei", {"cost_features": 5}, "cost_features=5.* must be a list of parameter names"),
     ("cost_aware_ei", {"cost_features": [5]}, r"cost_features=\[5\].* must be a list of parameter names"),
+    ("cost_aware_ei", {"transferred": []}, r"transferred=\[\].* what `shoestring.transfer_costs` returned"),
+    ("cost_aware_ei", {"cost_model": "transfer", "transferred": "nonsense"}, "transferred='nonsense'.* must be what"),
+    (
+        "cost_aware_ei",
+        {"cost_model": "transfer", "transferred": {"weights": [1]}},
+        "it needs the lists .*columns, weights",
+    ),
+    ("bhpt", {"commit": "nonsense"}, r"bhpt\(commit='nonsense'\).* True, False"),
+    ("bhpt", {"lengthscale": ["nonsense"]}, r"bhpt\(lengthscale=\['nonsense'\]\) must be a number above 0"),
+    ("bhpt", {"lengthscale": True}, r"bhpt\(lengthscale=True\) must be a number above 0"),
+    ("bo_bos", {"noise_allowance": 1}, r"bo_bos\(noise_allowance=1\).* True, False"),
+    ("bo_bos", {"intermediate": "nonsense"}, r"bo_bos\(intermediate='nonsense'\).* True, False"),
+    ("bo_bos", {"k1_growth": True}, r"bo_bos\(k1_growth=True\) must be one of"),
 ]
 
 

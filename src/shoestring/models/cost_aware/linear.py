@@ -199,13 +199,22 @@ def pack(model: LinearCost) -> dict[str, list[float]]:
 
 
 def unpack(lists: Memo) -> LinearCost:
-    """Return the model from the lists that `pack` made."""
-    arrays = {name: np.array(numbers, dtype=np.float64) for name, numbers in lists.items()}
-    weights, centre, factor, meta = (arrays[name] for name in ("weights", "centre", "factor", "meta"))
-    n, residual_sum, low, high = arrays["spread"].tolist()
-    columns = tuple(int(j) for j in lists["columns"])
-    factor = factor.reshape(centre.size, centre.size)
-    return LinearCost(columns, weights, centre, factor, int(n), residual_sum, Limits(low, high), meta)
+    """Return the model from the lists that `pack` made; raise ValueError if they are not such lists."""
+    names = ("columns", "weights", "centre", "factor", "spread", "meta")
+    try:
+        columns, weights, centre, factor, spread, meta = (np.array(lists[name], dtype=np.float64) for name in names)
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise ValueError(f"it needs the lists of numbers {', '.join(names)}") from None
+    size = columns.size + meta.size
+    sizes = {"weights": size + 1, "centre": size, "factor": size * size, "spread": 4}
+    for (name, expected), array in zip(sizes.items(), (weights, centre, factor, spread), strict=True):
+        if array.shape != (expected,):
+            raise ValueError(f"{name} has {array.size} numbers, and {columns.size} columns need {expected}")
+    n, residual_sum, low, high = spread.tolist()
+    chosen = tuple(int(j) for j in columns)
+    return LinearCost(
+        chosen, weights, centre, factor.reshape(size, size), int(n), residual_sum, Limits(low, high), meta
+    )
 
 
 def check_costs(features: Floats, log_cost: Floats) -> tuple[Floats, Floats]:

@@ -147,7 +147,7 @@ class BOIL:
         require_between(self, "noise_variance", 1e-12, 1.0, "scores have variance 1 and some noise", "Try 0.0005.")
         if self.lengths == "full" and self.augmentation != "none":
             raise PolicyError(
-                f"BOIL(lengths='full', augmentation={self.augmentation!r}) cannot learn from shorter prefixes: with one "
+                f"boil(lengths='full', augmentation={self.augmentation!r}) cannot learn from shorter prefixes: with one "
                 "length there is no time to model. Set augmentation='none'."
             )
 

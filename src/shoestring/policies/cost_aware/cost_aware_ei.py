@@ -51,6 +51,7 @@ from shoestring.models.cost_aware.candidate_search import (
     find_ei_alpha,
 )
 from shoestring.models.cost_aware.cost_models import COST_MODELS
+from shoestring.models.cost_aware.linear import unpack
 from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implied_alpha, is_efficient, pareto_front
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
@@ -188,14 +189,33 @@ class CostAwareEI:
         require_within(self, "slack", 0.0, 1.0, "it is the fraction of the best EI that may be given up", "Try 0.5.")
         require_within(self, "cost_exponent", 0.0, np.inf, "below 0 it would pay extra for high costs", "Try 0.2.")
         if isinstance(one := self.cost_features, str):
-            raise PolicyError(f"CostAwareEI(cost_features={one!r}) must be a list of parameter names: write [{one!r}].")
-        if not isinstance(one, Sequence) or not all(isinstance(name, str) for name in one):
-            raise PolicyError(f"CostAwareEI(cost_features={one!r}) must be a list of parameter names: write ['width'].")
-        if (self.cost_model == "transfer") != bool(self.transferred):
             raise PolicyError(
-                f"CostAwareEI(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
+                f"cost_aware_ei(cost_features={one!r}) must be a list of parameter names: write [{one!r}]."
+            )
+        if not isinstance(one, Sequence) or not all(isinstance(name, str) for name in one):
+            raise PolicyError(
+                f"cost_aware_ei(cost_features={one!r}) must be a list of parameter names: write ['width']."
+            )
+        self._require_transferred()
+
+    def _require_transferred(self) -> None:
+        given = self.transferred
+        if not isinstance(given, Mapping):
+            raise PolicyError(
+                f"cost_aware_ei(transferred={given!r}) must be what `shoestring.transfer_costs` returned."
+            )
+        if (self.cost_model == "transfer") != bool(given):
+            raise PolicyError(
+                f"cost_aware_ei(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
                 "is fitted with `shoestring.transfer_costs`. Give both or neither."
             )
+        if given:
+            try:
+                unpack(given)
+            except ValueError as problem:
+                raise PolicyError(
+                    f"cost_aware_ei(transferred=…) must be what `shoestring.transfer_costs` returned: {problem}."
+                ) from None
 
     # deciding --------------------------------------------------------------------------------------------------------
 

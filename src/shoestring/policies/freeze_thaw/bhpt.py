@@ -94,6 +94,7 @@ class BHPT(CurvePolicy):
             object.__setattr__(self, "falling", False)
         CurvePolicy.__post_init__(self)
         require_at_least(self, "steps_per_arm", 0.0, "it is a number of steps; 0: no limit", "Try 4.", optional=True)
+        require_one_of(self, "commit", (True, False))
         require_within(self, "eps", 0.0, 1.0, "it is a probability; None is plain BHPT", "Try 0.5.", optional=True)
 
     def decide(self, ledger: Ledger, rng: np.random.Generator) -> Decision:

@@ -18,6 +18,7 @@ import numpy as np
 from shoestring.core.deciding.comparison import find_runner_up
 from shoestring.core.deciding.prediction import put_first
 from shoestring.core.values.arrays import Floats
+from shoestring.core.values.checks import is_number, to_plain
 from shoestring.errors import PolicyError
 from shoestring.models.freeze_thaw.arm_curves import CurveParameters, Curves
 from shoestring.models.freeze_thaw.curve_posterior import FreezeThawPosterior
@@ -128,9 +129,15 @@ class CurvePolicy:
             optional=True,
         )
         require_one_of(self, "falling", (True, False))
-        if self.lengthscale is not None and not np.min(self.lengthscale) > 0.0:
+        self._require_lengthscale()
+
+    def _require_lengthscale(self) -> None:
+        given = to_plain(self.lengthscale)
+        each = given if isinstance(given, list) else [given]
+        if given is not None and not (each and all(is_number(one) and 0.0 < one < math.inf for one in each)):
             raise PolicyError(
-                f"{self.name}(lengthscale={self.lengthscale}) must be above 0: it is a distance. Try 0.5."
+                f"{self.name}(lengthscale={given!r}) must be a number above 0, or one for each parameter: it is a "
+                "distance in the unit cube. Try 0.5."
             )
 
     def _require_parameters(self) -> None:

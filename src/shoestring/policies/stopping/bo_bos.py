@@ -49,6 +49,7 @@ import numpy as np
 
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.arrays import Floats
+from shoestring.core.values.checks import is_number
 from shoestring.core.values.randomness import stream
 from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import normal_quantile
@@ -145,16 +146,20 @@ class BOBOS(UcbPolicy):
             self, "replan_every", 1, "a trial is checked after each step", "Try 8; None: plan once.", optional=True
         )
         require_whole(self, "cells", 1, "the statistic falls into a cell", "Try 100.")
-        require_between(self, "k1", 0.0, math.inf, "it is the loss of stopping a winner", "Try 100.")
+        if self.k1 != math.inf:
+            because = "it is the loss of stopping a winner"
+            require_between(self, "k1", 0.0, math.inf, because, "Try 100; inf: nothing is stopped.")
         require_between(self, "k2", 0.0, math.inf, "it is the loss of finishing a loser", "Try 99.")
         require_between(self, "step_cost", 0.0, math.inf, "a step without cost would always be taken", "Try 1.")
         require_within(self, "kappa", 1.0, math.inf, "below 1, C2 would fail at full training", "Try 2; inf: no C2.")
+        require_one_of(self, "noise_allowance", (True, False))
+        require_one_of(self, "intermediate", (True, False))
         require_one_of(self, "statistic", ("after_n0", "all"))
         require_one_of(self, "search_by", ("ends", "printed"))
         growth = K1_GROWTH.get(self.k1_growth) if isinstance(self.k1_growth, str) else self.k1_growth
-        if not isinstance(growth, int | float) or not 0.0 < growth <= 1.0:
+        if growth is None or not is_number(growth) or not 0.0 < growth <= 1.0:
             raise PolicyError(
-                f"BOBOS(k1_growth={self.k1_growth!r}) must be one of {', '.join(K1_GROWTH)} or a number above 0 and at most 1 "
+                f"bo_bos(k1_growth={self.k1_growth!r}) must be one of {', '.join(K1_GROWTH)} or a number above 0 and at most 1 "
                 "by which k1 is divided for each trial. Try 'normal'."
             )
         require_range(self, self.low, self.high)
