@@ -60,7 +60,7 @@ BUDGET_RUNS = 40
 PATHS = 20_000
 DESIGN = 6  # trials
 
-PRINTED: dict[str, Any] = {"search_by": "printed", "replan_every": None, "refit_every": 10}
+PRINTED: dict[str, Any] = {"search_by": "lengths", "replan_every": None, "refit_every": 10}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "gp_ucb": ("gp_ucb", {}),
     "bo_bos": ("bo_bos", {"paths": PATHS}),
@@ -70,6 +70,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "one plan a run": ("bo_bos", {"paths": PATHS, "replan_every": None}),
     "no C2": ("bo_bos", {"paths": PATHS, "kappa": float("inf")}),
     "printed": ("bo_bos", {"paths": PATHS, **PRINTED}),
+    "printed all steps": ("bo_bos", {"paths": PATHS, "printed": True}),
     "no intermediate": ("bo_bos", {"paths": PATHS, **PRINTED, "intermediate": False}),
     "boca": ("boca", {}),
     "lc_prediction": ("lc_prediction", {"forecast": "process"}),

@@ -2,6 +2,8 @@
 
     boil                BOIL with default settings        bo, bo_l, cm_tf_bo    the paper's baselines, see the policy
     boil printed        sum and soft-plus, as the paper prints them
+    boil as printed     all that the paper prints: also the noise is fitted, runs have two fifths of a full training at least, each
+                        run gets as many prefixes, and no floor ends their selection
     boil programs       the authors' programs: tail mean, log ratio, runs of 0.4 of a full training at least, at most 10
                         prefixes per run up to ln cond 15, with a floor that is never reached
     boil tail mean      only the score of these programs
@@ -54,6 +56,7 @@ METHODS = {
     "hyperband": Method("hyperband"),
     "random": Method("random_search"),
     "boil printed": Method("boil", {"rule": "softplus"}),
+    "boil as printed": Method("boil", {"printed": True}),
     "boil programs": Method("boil", PROGRAMS, min_share=0.4),
     "boil tail mean": Method("boil", {"score": "tail_mean"}),
     "boil average": Method("boil", {"score": "average"}),

@@ -171,7 +171,7 @@ def test_the_method_as_printed_is_a_row(scripts: Any, table: Path, monkeypatch: 
     name, settings = scripts.studies.METHODS["printed"]
     assert settings | {"paths": 0} == {
         "paths": 0,
-        "search_by": "printed",
+        "search_by": "lengths",
         "replan_every": None,
         "refit_every": 10,
     }

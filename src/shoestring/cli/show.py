@@ -203,20 +203,29 @@ def show_policies(name: str | None, as_json: bool) -> None:
         print_line(dumps(descriptions))
     elif name:
         print_line(descriptions[name]["about"])
-        settings = ", ".join(f"{setting}={value!r}" for setting, value in descriptions[name]["settings"].items())
-        print_line(f"\nSettings: {settings or 'none'}")
+        print_line(f"\nSettings: {_list_settings(descriptions[name]['settings']) or 'none'}")
+        if printed := descriptions[name]["printed"]:
+            print_line(f"\nprinted=True, the method as its paper prints it, sets: {_list_settings(printed)}")
     else:
         _print_groups({known: str(about["about"]) for known, about in descriptions.items()})
 
 
+def _list_settings(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{setting}={value!r}" for setting, value in settings.items())
+
+
 def _describe(name: str, *, whole: bool) -> dict[str, Any]:
-    """Return the docstring of a policy (its first line unless `whole`), and its settings."""
+    """Return the docstring of a policy (its first line unless `whole`), its settings, and those that `printed=True` changes."""
     kind = policies.find_class(name)
     own = kind.__doc__ or ""
     if not own or own.startswith(f"{kind.__name__}("):  # a dataclass without a docstring gets its signature as one
         own = sys.modules[kind.__module__].__doc__ or ""
     text = inspect.cleandoc(own)
-    return {"about": text if whole else text.splitlines()[0], "settings": policies.defaults_of(name)}
+    return {
+        "about": text if whole else text.splitlines()[0],
+        "settings": policies.defaults_of(name),
+        "printed": policies.printed_settings(name),
+    }
 
 
 def _print_groups(summaries: Mapping[str, str]) -> None:

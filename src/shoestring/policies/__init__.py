@@ -144,6 +144,26 @@ def defaults_of(name: str) -> dict[str, Any]:
     return {f.name: f.default if f.default is not MISSING else None for f in _fields(find_class(name))}
 
 
+def printed_settings(name: str) -> dict[str, Any]:
+    """Return the settings that `printed=True` changes, with the values of the paper; none for a policy without that setting."""
+    if "printed" not in defaults_of(name):
+        return {}
+    default, printed = (settings_of(make(name, {"printed": form})) for form in (False, True))
+    return {setting: value for setting, value in printed.items() if value != default[setting] and setting != "printed"}
+
+
+def change_settings(name: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a policy after a change.
+
+    If the change is to `printed`, the settings in which the form of the paper differs change with it, except those that the
+    user had set to another value.
+    """
+    if given.get("printed", own.get("printed")) != own.get("printed") and isinstance(own.get("printed"), bool):
+        form = settings_of(make(name, {"printed": own["printed"]}))
+        own = {setting: value for setting, value in own.items() if setting != "printed" and value != form.get(setting)}
+    return settings_of(make(name, {**own, **given}))
+
+
 def is_word(name: str, setting: str, text: str) -> bool:
     """Return whether this text is one of the words that a setting of this policy may be, as "none" is for some."""
     kind = find_class(name)

@@ -87,7 +87,7 @@ class StudyRequest:
         if self.policy is not None or not self.settings:
             return definition
         name, own = (policies.DEFAULT, definition.settings) if state is None else (state.policy, state.settings)
-        settings = policies.settings_of(policies.make(name, {**own, **self.settings}))
+        settings = policies.change_settings(name, own, self.settings)
         return replace(definition, policy=name, settings=_require_storable(settings, "setting", f"the policy {name}"))
 
 

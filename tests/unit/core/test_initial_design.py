@@ -65,6 +65,14 @@ def test_every_model_is_used_before_expensive_trials_use_up_the_budget(name: str
     assert len(ledger.orders) > designed  # the model was used
 
 
+@pytest.mark.parametrize("name", ["cost_aware_ei", "bo_bos", "boil"])
+def test_the_printed_form_never_shortens_the_design(name: str) -> None:
+    for printed, designed in ((False, 2), (True, 3)):
+        policy = make(name, {"initial_trials": 3, "candidates": 40, "printed": printed})
+        ledger = simulate(policy, Costly(), make_definition(policy, space=SPACE, budget="40s", max_steps=1)).ledger
+        assert sum(order.why["phase"] == "initial design" for order in ledger.orders) == designed
+
+
 @pytest.mark.parametrize("name", ["cost_aware_ei", "bo_bos", "boil", "gp_ucb"])
 def test_a_budget_of_less_than_twice_the_design_gives_a_warning(name: str) -> None:
     policy = make(name)

@@ -335,7 +335,7 @@ _MIN_RESULTS = 2  # complete trials that a shortened design must have
 _MIN_TRAININGS_PER_DESIGN_TRIAL = 2  # that a budget should pay for; with fewer, no model was better than random search
 
 
-def is_in_design(ledger: Ledger, initial_trials: int) -> bool:
+def is_in_design(ledger: Ledger, initial_trials: int, *, whole: bool = False) -> bool:
     """Return whether the next new trial belongs to the initial design.
 
     Parameters
@@ -344,6 +344,8 @@ def is_in_design(ledger: Ledger, initial_trials: int) -> bool:
         The study.
     initial_trials : int
         Number of trials in the design.
+    whole : bool
+        Never end the design before, also under a budget of time or money.
 
     Returns
     -------
@@ -352,7 +354,7 @@ def is_in_design(ledger: Ledger, initial_trials: int) -> bool:
     """
     if len(ledger.trials) >= initial_trials:
         return False
-    if ledger.budget.unit == "epochs":
+    if whole or ledger.budget.unit == "epochs":
         return True
     done = sum(trial.steps >= trial.limit for trial in ledger.trials)
     return done < _MIN_RESULTS or ledger.spent + ledger.reserved < _DESIGN_SHARE * ledger.budget.total

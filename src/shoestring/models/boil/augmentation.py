@@ -12,11 +12,11 @@ eq. 6 and algorithm 1, line 5. A variance does not depend on scores, so points a
 
 Differences from the paper:
 - t' is one of a grid of whole steps, not a continuum.
-- The number of points decreases with the length of the training, as in the authors' programs.
-- A time whose variance is below the noise variance + 1e-3 is not added. Variances are those of standardised scores. The authors'
-  programs compare the standard deviation with that sum (`floor="std"`), and then hardly any time is left out: a time observed k
-  times with noise variance s has a variance of about s / k. It falls below (s + 1e-3)^2 only with 200 points at one time, at the
-  default s = 5e-4.
+- The number of points decreases with the length of the training, as in the authors' programs (not with `printed=True`).
+- A time whose variance is below the noise variance + 1e-3 is not added (with `floor="none"` it is). Variances are those of
+  standardised scores. The authors' programs compare the standard deviation with that sum (`floor="std"`), and then hardly any
+  time is left out: a time observed k times with noise variance s has a variance of about s / k. It falls below (s + 1e-3)^2 only
+  with 200 points at one time, at the default s = 5e-4.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shoestring.core.deciding.reproducible import find_best, reaches
 from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.gp.posterior import GP
 
-Floor = Literal["variance", "std"]
+Floor = Literal["variance", "std", "none"]
 Stop = Literal["condition", "count", "variance", "repeat"]
 _ABOVE_NOISE = 1e-3  # as in the authors' programs
 _GRID_SIZE = 50  # at most this many lengths of prefixes of a curve are compared
@@ -63,7 +63,7 @@ def pick_most_uncertain(
     """Select times of `grid` one after the other, each where the variance is largest given those before (eq. 6).
 
     `max_points` is the limit for this curve, see `count_allowed_points`. `floor` says whether the variance or the standard
-    deviation must reach the noise variance + 1e-3; a number is a lower limit for the variance itself.
+    deviation must reach the noise variance + 1e-3, or "none" of them; a number is a lower limit for the variance itself.
     """
     least = floor if not isinstance(floor, str) else find_least_variance(float(np.exp(gp.theta[-1])), floor)
 
@@ -78,6 +78,8 @@ def pick_most_uncertain(
 
 def find_least_variance(noise_variance: float, floor: Floor) -> float:
     """Return the variance that a time must reach to be added."""
+    if floor == "none":
+        return 0.0
     least = noise_variance + _ABOVE_NOISE
     return least if floor == "variance" else least**2
 

@@ -61,10 +61,10 @@ def choose_cost_model(name: str, receipts: int, is_named: bool) -> str:
     return "lv3" if is_named and receipts <= _MAX_LINEAR_RECEIPTS else "gp"
 
 
-def count_columns(name: str, receipts: int) -> int:
-    """Return how many columns the model may use for this number of receipts."""
+def count_columns(name: str, receipts: int, *, at_once: bool = False) -> int:
+    """Return how many columns the model may use for this number of receipts; with `at_once` always all of them."""
     most = COST_MODELS[name]
-    return most if name == "gp3" else min(most, max(1, receipts // _RECEIPTS_PER_FEATURE))
+    return most if at_once or name == "gp3" else min(most, max(1, receipts // _RECEIPTS_PER_FEATURE))
 
 
 def fit_cost_model(
@@ -75,18 +75,20 @@ def fit_cost_model(
     columns: Sequence[int] | None = None,
     memo: Memo | None = None,
     refit: bool = True,
+    at_once: bool = False,
 ) -> LinearCost | GPCost:
     """Return the model `name` fitted to log_cost, (n,), at features, (n, d), log-scaled where that makes sense; n >= 1.
 
     `columns` lists features in falling order of importance; the model uses the first of them. Without it, features are selected
     by their leave-one-out error. `memo` holds the parameters of an earlier fit of a GP model; without `refit` they stay.
+    With `at_once` a linear model uses all its features from the first cost on.
     """
     features, log_cost = check_costs(features, log_cost)
     name = choose_cost_model(name, log_cost.size, columns is not None)
     all_columns = range(features.shape[1])
     if name == "gp":
         return fit_gp_cost(features, log_cost, all_columns, memo=memo, refit=refit)
-    most = count_columns(name, log_cost.size)
+    most = count_columns(name, log_cost.size, at_once=at_once)
     picked = choose_columns(features, log_cost, most) if columns is None else tuple(columns)[:most]
     if name == "gp3":
         # A GP needs inputs: until the selection finds a useful column, it uses all of them.

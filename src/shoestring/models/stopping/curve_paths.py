@@ -16,8 +16,9 @@ Optimization", arXiv:1406.3896.
 Equation (5): k(n, m) = E[exp(-lambda (n + m))] = (beta / (n + m + beta))^alpha, lambda ~ Gamma(alpha, beta).
 
 Differences from the paper:
-- alpha and beta maximise the marginal likelihood. The conjugate update that the appendix describes (alpha = N0, beta = sum
-  of errors) fits the wrong quantity and predicts errors near zero one step later.
+- alpha and beta maximise the marginal likelihood, as in the authors' programs. The appendix describes a conjugate update,
+  alpha = N0 and beta = sum of errors, as if the errors were draws of an exponential distribution with a Gamma prior
+  (`rule="update"`). It fits the wrong quantity: the predicted error is near zero one step later, whatever the curve.
 - The noise variance is fixed (1e-3), as eight points of a curve do not determine it.
 - The posterior covariance of a future curve is nearly singular (a few decay rates explain it), so a plain Cholesky factor
   would need jitter. A pivoted factor stops at the numerical rank, at most 9 of 42 steps in our trials. Drawing 100,000
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import lapack
@@ -37,6 +39,7 @@ from shoestring.core.deciding.reproducible import LOG_SPREAD, find_best, polish,
 from shoestring.core.values.arrays import Floats
 from shoestring.models.gp.kernels import decay_kernel
 
+CurveFitRule = Literal["likelihood", "update"]
 ALPHA_BOUNDS = (0.01, 100.0)
 BETA_BOUNDS = (0.01, 1000.0)
 NOISE_VARIANCE = 1e-3  # fixed, see the module docstring
@@ -74,9 +77,17 @@ def log_marginal_likelihood(
     return _log_density(y, _solve(factor, y), factor)
 
 
-def fit_curve(errors: Floats | Sequence[float], *, noise_variance: float = NOISE_VARIANCE) -> CurveFit:
-    """Return the most likely (alpha, beta) within the bounds, given the errors after steps 1..N0."""
+def fit_curve(
+    errors: Floats | Sequence[float], *, noise_variance: float = NOISE_VARIANCE, rule: CurveFitRule = "likelihood"
+) -> CurveFit:
+    """Return (alpha, beta) within the bounds, by default the most likely ones, given the errors after steps 1..N0."""
     y = _require_curve_and_noise(errors, noise_variance)  # (n0,)
+    if rule == "update":
+        alpha = float(np.clip(y.size, *ALPHA_BOUNDS))
+        beta = float(np.clip(y.sum(), *BETA_BOUNDS))
+        return CurveFit(
+            alpha, beta, noise_variance, log_marginal_likelihood(y, alpha, beta, noise_variance=noise_variance)
+        )
     lowest = np.log([ALPHA_BOUNDS[0], BETA_BOUNDS[0]])
     highest = np.log([ALPHA_BOUNDS[1], BETA_BOUNDS[1]])
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from shoestring.core.values.arrays import Floats, first_true
 from shoestring.models.stopping.curve_paths import (
     NOISE_VARIANCE,
     CurveFit,
+    CurveFitRule,
     curve_posterior,
     draw_paths,
     fit_curve,
@@ -78,6 +79,9 @@ class StoppingRule:
         Whether the mean error is computed from the steps after `n0`, or from all of them.
     noise_variance : float
         The variance of one error, after mapping to [0, 1].
+    curve_fit : {"likelihood", "update"}
+        How the parameters of the model of curves are found: the most likely ones, or by the update in the paper's appendix B,
+        which predicts errors near 0 for every curve.
 
     Examples
     --------
@@ -99,6 +103,7 @@ class StoppingRule:
     min_survivors: int = 1000
     statistic: Literal["after_n0", "all"] = "after_n0"
     noise_variance: float = NOISE_VARIANCE
+    curve_fit: CurveFitRule = "likelihood"
 
     def __post_init__(self) -> None:
         if not 1 <= self.n0 < self.n_max:
@@ -107,6 +112,8 @@ class StoppingRule:
             raise ValueError(f"low={self.low} must be below high={self.high}, both finite: they bound the losses.")
         if self.statistic not in ("after_n0", "all"):
             raise ValueError(f"statistic={self.statistic!r} must be 'after_n0' or 'all'.")
+        if self.curve_fit not in get_args(CurveFitRule):
+            raise ValueError(f"curve_fit={self.curve_fit!r} must be 'likelihood' or 'update'.")
         require_losses(self.k1, self.k2, self.cost)
 
     def plan(
@@ -170,7 +177,7 @@ class StoppingRule:
         if errors.size < self.n0:
             raise ValueError(f"values has {errors.size} steps, the plan needs n0={self.n0}: train further, then plan.")
         seen = errors[: self.n0]
-        fit = fit_curve(seen, noise_variance=self.noise_variance)
+        fit = fit_curve(seen, noise_variance=self.noise_variance, rule=self.curve_fit)
         return fit, *curve_posterior(seen, range(self.n0 + 1, self.n_max + 1), fit)
 
     def losses(self, errors: Floats) -> Floats:

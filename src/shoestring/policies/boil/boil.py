@@ -6,15 +6,16 @@ scores and lengths (`models.boil.score_process`). It is also fitted to the prefi
 (`models.boil.augmentation`). The next trial maximises log EI - log cost (`models.boil.choice`).
 
     paper       here                meaning                                                            unit
-    Tmin        min_steps           shortest training; None: a fifth of a full training                steps
+    Tmin        min_steps           shortest training; None: a fifth of a full training, printed 2/5   steps
     Tmax        max_steps           a full training                                                    steps
     M           max_points          prefixes added for a full training, fewer for shorter ones         points
     delta       max_log_condition   ln cond of the covariance above which nothing is added             nats
     alpha/mu_c  rule                how improvement and cost are combined: "log_ratio" or, as printed, "softplus"  —
-    —           floor               "variance" or "std": what must reach the noise variance + 1e-3 at an added prefix  —
+    —           floor               "variance" or "std": what must reach the noise variance + 1e-3 at an added prefix; "none"  —
     sy^2        noise_variance      variance of the noise of a standardised score                      —
     m0, g0      midpoint, growth    parameters of the logistic; they are fitted and shown in `why`     —
     —           initial_trials      configs trained in full before the model is used                   trials
+    —           printed             the method as printed                                              —
 
 `why` of a chosen trial: predicted_score and std (at its length), ei, predicted_cost, midpoint, growth, added (prefixes in the
 model), points (all points of the model), log_condition, best_run (the trial that would be recommended). The paper's baselines are
@@ -27,7 +28,7 @@ settings:
 The default is a mixture that neither source used: the paper's sum of weighted rewards with the log ratio of the authors'
 programs. The form of each source is a setting, too:
 
-    as printed  rule="softplus"                                            chooses the shortest trainings, whatever their score
+    as printed  printed=True: rule="softplus", learn_noise=True, floor="none", shortest training 2/5, M for every length
     programs    score="tail_mean", min_steps=0.4 Tmax, max_points=10, max_log_condition=15, floor="std"
 
 Differences from the paper:
@@ -36,7 +37,8 @@ Differences from the paper:
 - A config is trained in one trial, and the search considers configs that were not tried yet. When there are none left,
   unfinished trials are continued, the one with the best predicted score first.
 - A fit is due every `refit_every` trials, by default 3 d, and once after the initial design.
-- In budgets of time and money the initial design ends with a third of the budget, once two trials are complete.
+- In budgets of time and money the initial design ends with a third of the budget, once two trials are complete (not with
+  `printed=True`).
 - Prefixes cost what their steps took. The paper uses the regression, and the authors' programs multiply by t~, which is
   zero at Tmin.
 - Options of a choice are corners of a simplex, at distance 1.
@@ -57,6 +59,7 @@ import numpy as np
 
 from shoestring.core.deciding.memo import pick
 from shoestring.core.deciding.policy import ALL_TRIED, QUEUED_OR_INTERRUPTED_LABELS
+from shoestring.core.deciding.printed_form import as_printed
 from shoestring.core.deciding.why_text import describe_phase
 from shoestring.errors import PolicyError
 from shoestring.models.boil.augmentation import Floor, estimate_log_condition
@@ -91,9 +94,13 @@ _PHASES = {
     "initial design": "part of the initial design",
     "recommended": "the recommended trial is trained to its end",
 }
-_FULL_PER_SHORTEST = 5  # shortest trainings in a full one: 30 of 150 epochs in the paper
+# Shortest trainings in a full one. In the paper 30 of 150 epochs for its networks, and 300 of 800, 200 of 500 and 700 of 1500
+# episodes for its agents.
+_FULL_PER_SHORTEST = 5
+_FULL_PER_SHORTEST_PRINTED = 2.5
 
 
+@as_printed(rule="softplus", learn_noise=True, floor="none")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BOIL:
     name: ClassVar[str] = "boil"
@@ -125,6 +132,7 @@ class BOIL:
     time_kernel: TimeKernel = "se"
     refit_every: int | None = None
     candidates: int = 2000
+    printed: bool = False
 
     def __post_init__(self) -> None:
         require_one_of(self, "score", get_args(Score))
@@ -161,7 +169,7 @@ class BOIL:
             trial, goal = interrupted
             return continue_trial(trial, goal, why={"phase": "interrupted", "at": trial.steps}, memo=_aim(memo, goal))
         table = ledger.view(ConfigsView())
-        in_design = is_in_design(ledger, self.initial_trials)
+        in_design = is_in_design(ledger, self.initial_trials, whole=self.printed)
         model = None if in_design else fit_score_model(self.model_settings(ledger), ledger, table, rng)
         if model is not None:
             return self._decide_by_model(ledger, table, model, rng)
@@ -176,7 +184,11 @@ class BOIL:
 
     def model_settings(self, ledger: Ledger) -> ModelSettings:
         """Return the settings of the model as they apply to this study."""
-        shortest = math.ceil(ledger.max_steps / _FULL_PER_SHORTEST) if self.min_steps is None else self.min_steps
+        shortest = self.min_steps
+        if shortest is None:
+            shortest = math.ceil(
+                ledger.max_steps / (_FULL_PER_SHORTEST_PRINTED if self.printed else _FULL_PER_SHORTEST)
+            )
         shortest = ledger.max_steps if self.lengths == "full" else min(shortest, ledger.max_steps)
         return ModelSettings(
             lengths=TrainingLengths(shortest, ledger.max_steps),
@@ -187,6 +199,7 @@ class BOIL:
                 max_points=self.max_points,
                 max_log_condition=self.max_log_condition,
                 floor=self.floor,
+                in_proportion=not self.printed,
             ),
             noise_variance=self.noise_variance,
             learn_noise=self.learn_noise,

@@ -46,6 +46,7 @@ class PrefixRule:
     max_points: int
     max_log_condition: float
     floor: Floor = "variance"
+    in_proportion: bool = True  # whether a shorter training gets fewer points than `max_points`
 
     def choose(
         self,
@@ -61,7 +62,10 @@ class PrefixRule:
         grid = step_grid(lengths.min_steps, curve.length)
         grid = grid[~np.isin(grid, known)]
         times = np.array([lengths.time_of(int(steps)) for steps in grid])
-        at_most = max(0, count_allowed_points(lengths.time_of(curve.length), self.max_points) - len(known))
+        allowed = self.max_points
+        if self.in_proportion:
+            allowed = count_allowed_points(lengths.time_of(curve.length), allowed)
+        at_most = max(0, allowed - len(known))
         limit = self.max_log_condition
         if self.augmentation == "full":
             chosen = pick_full_curve(gp, x, times)

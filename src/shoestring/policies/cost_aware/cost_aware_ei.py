@@ -19,11 +19,13 @@ Differences from the paper:
 - With several workers, a trial that is being trained counts with its predicted loss.
 - Only configurations whose cost is within the remaining budget with 90 % probability are candidates, if there are any.
 - A trial that the budget limit interrupted is completed first when the budget is raised.
-- The cost model is "auto" of `models.cost_aware.cost_models`, not always linear.
+- The cost model is "auto" of `models.cost_aware.cost_models`, not always linear (`printed=True`: linear in three features).
 - In time and money the initial design ends with a third of the budget, once two trials have finished. Where parameters are
-  marked as more or less expensive, it starts at their cheap ends and then uses more and more of their ranges.
-- The kernel's parameters have weak priors (`models.gp.fit`). They are fitted after every result up to 30, then after every
-  fifth, from the last optimum; and from several points whenever the number of results has grown by half since the last such fit.
+  marked as more or less expensive, it starts at their cheap ends and then uses more and more of their ranges. With
+  `printed=True` the design is the same in every budget.
+- The kernel's parameters have weak priors (`models.gp.fit`; `printed=True`: none). They are fitted after every result up to 30,
+  then after every fifth, from the last optimum; and from several points whenever the number of results has grown by half since
+  the last such fit.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from shoestring.core.deciding.comparison import are_apart, find_runner_up
 from shoestring.core.deciding.memo import Lists
 from shoestring.core.deciding.policy import ALL_TRIED, QUEUED_OR_INTERRUPTED_LABELS, find_finished_trials
 from shoestring.core.deciding.prediction import BEST_VALUE_BY_STEP, MAX_CURVES, put_first
+from shoestring.core.deciding.printed_form import as_printed
 from shoestring.core.deciding.reproducible import Best
 from shoestring.core.deciding.why_text import describe_phase
 from shoestring.core.space.parameters import Scalar
@@ -152,6 +155,7 @@ class ScoredCandidates:
         return predictions
 
 
+@as_printed(cost_model="lv3", priors=False)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAwareEI:
     name: ClassVar[str] = "cost_aware_ei"
@@ -179,11 +183,14 @@ class CostAwareEI:
     initial_design: Literal["fixed", "cheap"] = "fixed"  # quasi-random, or cheap configurations far from one another
     initial_trials: int = 5  # trials of the fixed design
     candidates: int = 2000  # quasi-random points of each decision, if the space is not a list
+    priors: bool = True  # whether the parameters of the Gaussian process have weak priors; False: likelihood alone
+    printed: bool = False  # the method as printed
 
     def __post_init__(self) -> None:
         require_one_of(self, "acquisition", get_args(Acquisition))
         require_one_of(self, "cost_model", (*COST_MODELS, "transfer"))
         require_one_of(self, "initial_design", ("fixed", "cheap"))
+        require_one_of(self, "priors", (True, False))
         require_whole(self, "initial_trials", 1, "a model needs at least one result", "Try 5.")
         require_whole(self, "candidates", 1, "there must be something to choose from", "Try 2000.")
         require_within(self, "slack", 0.0, 1.0, "it is the fraction of the best EI that may be given up", "Try 0.5.")
@@ -231,7 +238,7 @@ class CostAwareEI:
 
     def _is_in_design(self, ledger: Ledger) -> bool:
         if self.initial_design == "fixed":
-            return is_in_design(ledger, self.initial_trials)
+            return is_in_design(ledger, self.initial_trials, whole=self.printed)
         return ledger.spent + ledger.reserved < CHEAP_SHARE * ledger.budget.total
 
     def _design(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
@@ -256,7 +263,9 @@ class CostAwareEI:
 
     def _cost_share(self, ledger: Ledger) -> float:
         """Return how much of the marked ranges the next trial of the design uses, from their cheap ends; 1 for all of them."""
-        if self.initial_design != "fixed" or ledger.budget.unit == "epochs" or not ledger.space.cost_marks:
+        if self.printed or self.initial_design != "fixed":
+            return 1.0
+        if ledger.budget.unit == "epochs" or not ledger.space.cost_marks:
             return 1.0
         return LAST_COST_SHARE * len(ledger.trials) / max(1, self.initial_trials - 1)
 
@@ -272,7 +281,7 @@ class CostAwareEI:
         pool = table.pool(ledger, self.candidates, rng, near=best)
         if not len(pool.points):
             return None
-        gp, f_min, memo = _fit_surrogate(ledger, table, results, y)
+        gp, f_min, memo = self._fit_surrogate(ledger, table, results, y)
         costs = self._costs(ledger, table)
         is_affordable = costs.make_affordable_test(pool.points)
         if not (fits := is_affordable(pool.points)).all():
@@ -290,6 +299,20 @@ class CostAwareEI:
             found = find_ei_alpha(surface, pool.points, alpha, is_allowed=is_allowed, refine=refine)
         return ScoredCandidates(found, table, pool, costs, gp, scale, alpha, {**memo, **costs.memo})
 
+    def _fit_surrogate(
+        self, ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats
+    ) -> tuple[GP, float, Lists]:
+        """Return the posterior given scaled losses y, (n,), with trials under way as predicted; f_min; and the next memo."""
+        encoding, memo = table.encoding, ledger.memo
+        x = encoding.features(table.stack([trial.number for trial in results]))
+        fit = _REFITS.check_fit(memo, y.size)
+        gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, fit, with_priors=self.priors)
+        f_min = float(gp.predict_observed().min())
+        in_training = [trial.number for trial in ledger.trials if trial.open_order is not None]
+        if in_training:
+            gp = gp.append_predicted(encoding.features(table.stack(in_training)))
+        return gp, f_min, next_memo
+
     def predict(self, ledger: Ledger, order: Order) -> Prediction | None:
         """Return gain and cost of all candidates, and the predicted values of the chosen one and of others on the front."""
         if "ei" not in order.why:
@@ -304,7 +327,7 @@ class CostAwareEI:
         return Prediction(values, BEST_VALUE_BY_STEP, scores)
 
     def _costs(self, ledger: Ledger, table: ConfigTable) -> TrialCosts:
-        return TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred)
+        return TrialCosts(ledger, table, self.cost_model, self.cost_features, self.transferred, at_once=self.printed)
 
     def _exponent(self, ledger: Ledger) -> float:
         """Return the power of the cost by which EI is divided."""
@@ -370,15 +393,3 @@ def _compare(scored: ScoredCandidates) -> Why:
     return compare_scores(
         name, best_is, scores, at, scored.config, competitors=apart, in_unit=lambda s: unit * np.exp(s)
     )
-
-
-def _fit_surrogate(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats) -> tuple[GP, float, Lists]:
-    """Return the posterior given scaled losses y, (n,), with trials under way as predicted; f_min; and the next memo."""
-    encoding, memo = table.encoding, ledger.memo
-    x = encoding.features(table.stack([trial.number for trial in results]))
-    gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.check_fit(memo, y.size))
-    f_min = float(gp.predict_observed().min())
-    in_training = [trial.number for trial in ledger.trials if trial.open_order is not None]
-    if in_training:
-        gp = gp.append_predicted(encoding.features(table.stack(in_training)))
-    return gp, f_min, next_memo

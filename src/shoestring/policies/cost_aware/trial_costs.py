@@ -36,8 +36,16 @@ class TrialCosts:
     """The cost model of one decision; `model` is None until a trial was trained to its end."""
 
     def __init__(
-        self, ledger: Ledger, table: ConfigTable, name: str, parameters: Sequence[str], transferred: Memo
+        self,
+        ledger: Ledger,
+        table: ConfigTable,
+        name: str,
+        parameters: Sequence[str],
+        transferred: Memo,
+        *,
+        at_once: bool = False,
     ) -> None:
+        self._at_once = at_once  # a linear model uses all its features from the first trial on
         self.ledger, self.features = ledger, CostFeatures(table.encoding)
         self.model: LinearCost | GPCost | None = None
         self.memo: dict[str, list[float]] = {}  # the parameters from which the next fit may start
@@ -60,13 +68,16 @@ class TrialCosts:
         if parameters:
             columns = _columns(self.features, parameters)
         else:
-            columns = choose_columns(features, log_cost, 0 if name == "gp" else count_columns(name, log_cost.size))
+            most = 0 if name == "gp" else count_columns(name, log_cost.size, at_once=self._at_once)
+            columns = choose_columns(features, log_cost, most)
         past = self.ledger.memo
         # a memo belongs to a model of the same columns
         is_usable = past.get("cost_columns") == [float(j) for j in columns]
         start = {k.removeprefix("cost_"): v for k, v in past.items() if k.startswith("cost_log_")} if is_usable else {}
         fit = _REFITS.check_fit(past if start else {}, log_cost.size)
-        self.model = fit_cost_model(name, features, log_cost, columns=columns, memo=start or None, refit=fit.is_due)
+        self.model = fit_cost_model(
+            name, features, log_cost, columns=columns, memo=start or None, refit=fit.is_due, at_once=self._at_once
+        )
         if isinstance(self.model, GPCost):
             fitted = {f"cost_{key}": numbers for key, numbers in self.model.gp.memo().items()}
             self.memo = {"cost_columns": [float(j) for j in columns], **fitted, **fit.marks}

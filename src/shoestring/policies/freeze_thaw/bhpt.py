@@ -17,7 +17,7 @@ best value) and tau (steps until then); and, for the decision, c_hat, tau_star, 
 
 The paper's ablations are settings: `commit=False` is Q alone, with `eps=0.5` it is Q-eps alone; `eps=1` is greedy.
 
-**The default is not the method as printed; `printed=True` is.** Three things differ, and each is a setting of its own:
+**The default is not the method as printed; `printed=True` is.** Three things differ (`as_printed` below), and each is a setting:
 - `falling`: curves have a prior mean that falls; in the paper it is constant (see `models.freeze_thaw.arm_curves`). Then a
   curve is best at its end, so the policy commits as soon as the rest of the budget is not longer than the rest of the best
   arm. If the whole budget is one full training or less, that holds for every order.
@@ -42,6 +42,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoestring.core.deciding.printed_form import as_printed
 from shoestring.core.values.arrays import Floats, first_true
 from shoestring.models.freeze_thaw.action_value import ValuePlan, plan_values
 from shoestring.policies.freeze_thaw.arm_table import ARM_LABELS, ArmLimits, ArmsView, compute_limits, train_arm
@@ -65,6 +66,7 @@ _PRINTED_SAMPLES = 10
 _STEPS_PER_ARM = 4.0  # sequential halving would start about as many arms
 
 
+@as_printed(samples=_PRINTED_SAMPLES, falling=False, steps_per_arm=0.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BHPT(CurvePolicy):
     name: ClassVar[str] = "bhpt"
@@ -88,10 +90,6 @@ class BHPT(CurvePolicy):
     commit: bool = True
 
     def __post_init__(self) -> None:
-        require_one_of(self, "printed", (True, False))
-        if self.printed:
-            object.__setattr__(self, "samples", _PRINTED_SAMPLES)
-            object.__setattr__(self, "falling", False)
         CurvePolicy.__post_init__(self)
         require_at_least(self, "steps_per_arm", 0.0, "it is a number of steps; 0: no limit", "Try 4.", optional=True)
         require_one_of(self, "commit", (True, False))

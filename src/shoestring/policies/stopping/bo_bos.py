@@ -13,9 +13,11 @@ and what it shares with GP-UCB in `ucb_policy`.
     kappa    kappa            C2: the deviation at N is at most kappa times that at n                   -
     xi_t     noise_allowance  whether the incumbent is corrected for noise (Lemma 7)                    -
     y*       incumbent        best loss of all other trials                                             loss
-    -        search_by        surrogate that chooses configurations: "ends" or "printed", see below     -
+    -        search_by        surrogate that chooses configurations: "ends" or "lengths", see below     -
     -        intermediate     whether the surrogate of lengths also uses the first step and every N / 5 -
     -        replan_every     steps after which future curves are simulated again                       -
+    -        curve_fit        how alpha and beta of a curve are found, see `models.stopping.curve_paths` -
+    -        printed          the method as printed: all settings in which the default differs          -
 
 A trial stops when the rule decides so (C1) and the surrogate allows it (C2). A trial that the rule expects to win is trained
 further, so that its value is known. `why` of a one-step order holds the statistic and its cell of the decision map,
@@ -30,8 +32,8 @@ Differences from the paper:
 - Configurations are chosen as in GP-UCB, by a surrogate of the best loss of each trial ("ends"); a stopped trial has the loss
   that it had reached. In a surrogate of configurations and lengths early losses, which differ most, widen the bounds: a third of
   the studies in benchmarks/bo_bos then needed more steps than GP-UCB, against one in six. By default it is used only for C2.
-  "printed" is the paper's own surrogate: n / N, one length-scale for all columns, most likely parameters from ten restarts.
-  With `replan_every=None` and `refit_every=10` the whole method is as in the paper.
+  "lengths" is the paper's own surrogate: n / N, one length-scale for all columns, most likely parameters from ten restarts.
+- The statistic is the mean error over the steps after the plan, as in the authors' programs; in the paper it is over all steps.
 - The deviations of C2 are those of the latent loss at the moment the trial was started; the order that started it stores them.
 - Losses are converted to errors as in `error_range`. No trial is stopped while the incumbent is below that range.
 - A stopped trial is paused, not closed.
@@ -43,16 +45,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from shoestring.core.deciding.printed_form import as_printed
 from shoestring.core.space.parameters import Scalar
 from shoestring.core.values.arrays import Floats
 from shoestring.core.values.checks import is_number
 from shoestring.core.values.randomness import stream
 from shoestring.errors import PolicyError
 from shoestring.models.loss_scaling import normal_quantile
+from shoestring.models.stopping.curve_paths import CurveFitRule
 from shoestring.models.stopping.optimal_stopping import (
     K1_GROWTH,
     StoppingDecision,
@@ -102,6 +106,7 @@ _REFIT_LENGTHS = 10  # trials between two fits of the second surrogate, as in th
 _EXPLAINED = ("reason", "decision", "statistic", "cell", "prob_better", "loss_continue", "loss_stop", "loss_finish")
 
 
+@as_printed(search_by="lengths", statistic="all", replan_every=None, refit_every=10)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BOBOS(UcbPolicy):
     name: ClassVar[str] = "bo_bos"
@@ -129,12 +134,14 @@ class BOBOS(UcbPolicy):
     step_cost: float = 1.0
     kappa: float = 2.0
     noise_allowance: bool = False
-    search_by: Literal["ends", "printed"] = "ends"
+    search_by: Literal["ends", "lengths"] = "ends"
     intermediate: bool = True
     statistic: Literal["after_n0", "all"] = "after_n0"
     paths: int = 100_000
     cells: int = 100
     replan_every: int | None = 8
+    curve_fit: CurveFitRule = "likelihood"
+    printed: bool = False
     low: float | None = None
     high: float | None = None
 
@@ -155,7 +162,8 @@ class BOBOS(UcbPolicy):
         require_one_of(self, "noise_allowance", (True, False))
         require_one_of(self, "intermediate", (True, False))
         require_one_of(self, "statistic", ("after_n0", "all"))
-        require_one_of(self, "search_by", ("ends", "printed"))
+        require_one_of(self, "curve_fit", get_args(CurveFitRule))
+        require_one_of(self, "search_by", ("ends", "lengths"))
         growth = K1_GROWTH.get(self.k1_growth) if isinstance(self.k1_growth, str) else self.k1_growth
         if growth is None or not is_number(growth) or not 0.0 < growth <= 1.0:
             raise PolicyError(
@@ -163,6 +171,10 @@ class BOBOS(UcbPolicy):
                 "by which k1 is divided for each trial. Try 'normal'."
             )
         require_range(self, self.low, self.high)
+
+    @property
+    def has_whole_design(self) -> bool:
+        return self.printed
 
     # starting a trial ------------------------------------------------------------------------------------------------
 
@@ -282,6 +294,7 @@ class BOBOS(UcbPolicy):
             n_paths=self.paths,
             n_cells=self.cells,
             statistic=self.statistic,
+            curve_fit=self.curve_fit,
         )
 
 

@@ -99,6 +99,11 @@ class UcbPolicy:
 
     # what a subclass may change --------------------------------------------------------------------------------------
 
+    @property
+    def has_whole_design(self) -> bool:
+        """Whether the initial design is never shortened, also under a budget of time or money."""
+        return False
+
     def first_goal(self, ledger: Ledger) -> int:
         """Return the step to which a new trial is trained before the first stopping check."""
         return ledger.max_steps
@@ -185,7 +190,7 @@ class UcbPolicy:
     def _start_next(self, ledger: Ledger, rng: np.random.Generator, active: ActiveTrials, why: Why) -> Decision:
         """Return the order that starts the next trial: one of the initial design, or one that the surrogate chooses."""
         table = ledger.view(ConfigsView())
-        in_design = is_in_design(ledger, self.initial_trials)
+        in_design = is_in_design(ledger, self.initial_trials, whole=self.has_whole_design)
         surrogate = None if in_design else self.make_surrogate(ledger, table, active)
         if surrogate is None:
             return self._start_design_trial(ledger, active, why)

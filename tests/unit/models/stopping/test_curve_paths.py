@@ -47,6 +47,19 @@ def test_the_kernel_is_the_mean_of_decaying_exponentials(alpha: float, beta: flo
             np.testing.assert_allclose(value, mean, rtol=1e-6)
 
 
+def test_the_update_of_the_appendix_predicts_an_error_of_nearly_zero() -> None:
+    """It gives alpha = N0 and beta = sum of errors, far from the most likely parameters: the reason not to use it."""
+    update, likely = fit_curve(ERRORS, rule="update"), fit_curve(ERRORS)
+    assert update.alpha == 8.0
+    assert update.beta == pytest.approx(sum(ERRORS)) == pytest.approx(2.003)
+    assert update.log_likelihood == pytest.approx(-158.0, abs=0.5)
+    assert likely.log_likelihood == pytest.approx(14.306, abs=0.001)
+    predicted = {fit: curve_posterior(ERRORS, [9], fit)[0][0] for fit in (update, likely)}
+    assert predicted[update] == pytest.approx(1.9e-4, rel=0.05)
+    assert predicted[likely] == pytest.approx(0.17, abs=0.01)
+    assert fit_curve([0.0, 0.0], rule="update").beta == BETA_BOUNDS[0]
+
+
 @given(error_lists, alphas, betas)
 @examples(17, thorough=50)
 def test_likelihood_is_that_of_a_multivariate_normal(errors: list[float], alpha: float, beta: float) -> None:

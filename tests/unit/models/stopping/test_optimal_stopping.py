@@ -25,6 +25,14 @@ GOOD_START = [0.42, 0.31, 0.262, 0.231, 0.212, 0.198, 0.189, 0.181]
 FAST = StoppingRule(n_paths=20_000)
 
 
+def test_the_curve_fit_is_a_setting_of_the_rule() -> None:
+    losses = [0.42, 0.31, 0.262, 0.231, 0.212, 0.198, 0.189, 0.181]
+    means = {fit: StoppingRule(n_paths=100, curve_fit=fit).forecast(losses)[1][0] for fit in ("likelihood", "update")}
+    assert means["update"] < 0.001 < 0.1 < means["likelihood"]
+    with pytest.raises(ValueError, match="curve_fit='best' must be 'likelihood' or 'update'"):
+        StoppingRule(curve_fit="best")  # type: ignore[arg-type]
+
+
 def test_k1_schedules_by_name_and_number() -> None:
     assert k1_schedule("fixed", 40) == 100.0
     for name, g in (("small", 0.99), ("normal", 0.95), ("large", 0.89)):

@@ -16,8 +16,10 @@ from shoestring.core.space.parameters import Float
 from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
 from shoestring.models.boil.compression import CurveMatrix, compress
+from shoestring.models.boil.score_process import ProcessParameters, TrainingLengths, product_kernel
+from shoestring.models.gp.posterior import condition
 from shoestring.policies.boil.boil import BOIL
-from shoestring.policies.boil.loss_curves import read_loss_curves
+from shoestring.policies.boil.loss_curves import LossCurve, read_loss_curves
 from shoestring.policies.boil.score_model import ScoreModel, fit_score_model
 from shoestring.policies.config_table import ConfigsView
 from shoestring.runners.simulated.simulated_runner import StepOutcome
@@ -207,6 +209,28 @@ def test_the_printed_rule_chooses_the_shortest_trainings() -> None:
     ours = [o.memo["goal"][0] for o in run_study(BOIL(candidates=200)).orders if o.why["phase"] == "chosen"]
     assert np.median(lengths) == 4.0  # a fifth of a full training
     assert np.median(ours) > 10.0
+
+
+def test_the_printed_form_fits_the_noise_and_trains_two_fifths_at_least() -> None:
+    printed, ledger = BOIL(candidates=200, printed=True), run_study(BOIL(candidates=200, printed=True))
+    chosen = [order for order in ledger.orders if order.why["phase"] == "chosen"]
+    assert printed.model_settings(ledger).lengths.min_steps == min(order.memo["goal"][0] for order in chosen) == 8
+    assert all(order.memo["noise_variance"][0] != pytest.approx(5e-4) for order in chosen)
+    default = [order.memo for order in run_study(BOIL(candidates=200)).orders if "noise_variance" in order.memo]
+    assert all(memo["noise_variance"][0] == pytest.approx(5e-4) for memo in default)
+
+
+def test_the_printed_form_adds_as_many_prefixes_for_a_short_training() -> None:
+    """By default a short training gets points in proportion to its length."""
+    ledger, lengths = run_study(BOIL(candidates=50), "20 epochs"), TrainingLengths(4, 20)
+    x, half = np.array([0.5, 0.5]), LossCurve(0, 12, losses=np.full(12, 0.5), costs=np.ones(12))
+    start = np.array([[*x, lengths.time_of(half.steps)]])
+    gp = condition(product_kernel(2), ProcessParameters().theta(2), start, np.zeros(1), mean="zero")
+    added = {}
+    for policy in (BOIL(max_points=6), BOIL(max_points=6, floor="none"), BOIL(max_points=6, printed=True)):
+        rule = policy.model_settings(ledger).prefix_rule
+        added[policy.floor, policy.printed] = len(rule.choose(gp, x, half, [], lengths, np.random.default_rng(0)))
+    assert added == {("variance", False): 2, ("none", False): 3, ("none", True): 4}  # the fifth would repeat one
 
 
 def test_the_form_of_the_authors_programs() -> None:

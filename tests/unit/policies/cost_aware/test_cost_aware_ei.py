@@ -20,7 +20,9 @@ from shoestring.core.ledger.pricing import place_order
 from shoestring.core.space.parameters import Choice, Float, Int
 from shoestring.core.space.space import Config, Space
 from shoestring.errors import PolicyError
+from shoestring.models.cost_aware.linear import LinearCost
 from shoestring.models.cost_aware.trade_off import pareto_front
+from shoestring.models.gp.fit import make_log_likelihood
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
 from shoestring.reports.reasons import describe_reason, label_numbers
@@ -402,6 +404,40 @@ def test_refits_are_due_by_results_and_kept_in_the_memo() -> None:
     at_rest = [o.memo for o in ledger.orders if o.memo.get("fitted_at") == [30.0, 27.0]]
     assert len(at_rest) == 5
     assert all(memo == at_rest[0] for memo in at_rest)
+
+
+def test_the_printed_form_fits_by_likelihood_alone() -> None:
+    """Parameters that maximise likelihood and priors together have a lower likelihood."""
+    ledger = train_trials(CostAwareEI(initial_trials=4, candidates=40), 8)
+    likelihood = {}
+    for printed in (False, True):
+        policy = CostAwareEI(initial_trials=4, candidates=40, printed=printed)
+        scored = policy.score_candidates(ledger, ledger.decision_rng())
+        assert scored is not None
+        gp = scored.gp
+        fitted = make_log_likelihood(gp.kernel, gp.kernel.pairs(gp.x), (gp.y - gp.shift) / gp.scale)
+        likelihood[printed] = fitted(gp.theta)[0]
+    assert likelihood[True] > likelihood[False] + 0.1
+
+
+def test_the_printed_cost_model_uses_three_features_at_once() -> None:
+    parameters = ("rounds", "x", "kind")
+    for printed, size in ((False, 1), (True, 3)):
+        policy = CostAwareEI(initial_trials=4, cost_features=parameters, printed=printed)
+        ledger = train_trials(policy, 5)
+        model = policy._costs(ledger, ledger.view(ConfigsView())).model
+        assert isinstance(model, LinearCost)
+        assert len(model.columns) == size
+
+
+def test_the_printed_design_does_not_begin_at_cheap_ends() -> None:
+    marked = Space({"x": Float(0.0, 1.0), "rounds": Int(1, 256, log=True, cost="increases")})
+    rounds = {}
+    for printed in (False, True):
+        policy = CostAwareEI(candidates=40, printed=printed)
+        start = make_definition(policy, space=marked, budget="20s", max_steps=1)
+        rounds[printed] = simulate(policy, FormulaCurves(), start).ledger.orders[0].config["rounds"]
+    assert rounds[False] == 1 < rounds[True]
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ def test_invalid_settings_raise_errors(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("intermediate", [True, False])
 def test_the_printed_surrogate_is_that_of_the_paper(intermediate: bool) -> None:
     """One length-scale for numbers and n / N together, fitted again after every ten trials, without priors."""
-    policy = replace(SMALL, search_by="printed", refit_every=10, intermediate=intermediate)
+    policy = replace(SMALL, search_by="lengths", refit_every=10, intermediate=intermediate)
     ledger = study(policy, budget=300)
     chosen = [order for order in ledger.orders if order.why.get("phase") == "chosen"]
     # the second length-scale is that of the name, a choice
