@@ -79,9 +79,10 @@ def _tune(loop: Loop, settings: dict[str, Any], seed: int) -> int:
 
 
 def collect(runs: Sequence[Mapping[str, Any]], method: str, loop: str, kind: str) -> np.ndarray:
-    """Return one number of each seed, in the order of the seeds."""
-    found = sorted((run["seed"], run["loops"][loop][kind]) for run in runs if run["method"] == method)
-    return np.array([value for _, value in found], dtype=np.float64)
+    """Return one number of each seed that both this method and "always" were run with, in the order of the seeds."""
+    seeds = {run["seed"] for run in runs if run["method"] == "always"}
+    found = {run["seed"]: run["loops"][loop][kind] for run in runs if run["method"] == method and run["seed"] in seeds}
+    return np.array([found[seed] for seed in sorted(found)], dtype=np.float64)
 
 
 def compare(losses: np.ndarray, others: np.ndarray) -> tuple[float, float, float]:
