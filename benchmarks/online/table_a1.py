@@ -56,6 +56,7 @@ from shoestring.runners.runner import write_receipt
 Floats = NDArray[np.float64]
 Run = Callable[[Floats, Floats, int], tuple[float, int]]  # truth (rounds, arms), noise (rounds,), seed -> (R / T, C)
 RESULTS = Path(__file__).parent / "results"
+SEEDS = 100
 ROUNDS, ARMS, NOISE_STD, KAPPA, CHANCE = 2000, 3, 0.1, 0.95, 0.1
 LENGTHSCALE, VARIANCE, MEAN = 200.0, 0.25, 0.5
 FIRST_FIT, GROWTH = 8, 1.5  # observations
@@ -279,7 +280,8 @@ def show(found: dict[str, Any]) -> None:
             if method in PAPER:
                 cell += f" ({PAPER[method][i][0]:.3f} / {PAPER[method][i][1]})"
             cells.append(cell)
-        print(f"| {method} | " + " | ".join(cells) + " |")
+        seeds = len(by_function["sine"]["R"])
+        print(f"| {method}{f' ({seeds} seeds)' if seeds < SEEDS else ''} | " + " | ".join(cells) + " |")
 
 
 def judge(found: dict[str, Any]) -> dict[str, Any]:
@@ -304,7 +306,7 @@ def judge(found: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=100, help="seeds")
+    parser.add_argument("--trials", type=int, default=SEEDS, help="seeds")
     parser.add_argument("--methods", nargs="+", choices=[*methods()], default=[*methods()], help="default: all")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--show", action="store_true")
