@@ -77,9 +77,9 @@ def subtract(mine: Regrets, others: Regrets) -> NDArray[np.float64]:
 
 
 def arms_begun(rows: Rows, method: str) -> list[int]:
-    """Return the median number of arms that a method began, at each budget."""
+    """Return the mean number of arms that a method began, at each budget."""
     return [
-        round(float(np.median([r["arms_begun"] for r in rows if r["method"] == method and r["curves"] == curves])))
+        round(float(np.mean([r["arms_begun"] for r in rows if r["method"] == method and r["curves"] == curves])))
         for curves in BUDGETS
     ]
 
