@@ -8,7 +8,7 @@ Mean shift: Cheng, "Mean Shift, Mode Seeking, and Clustering", IEEE PAMI 17, 199
     D          [0, 1]^d           the domain                                                  —
     t          round              the round that is predicted                                 rounds
     h(i)       _rounds            round of the i-th observation                               rounds
-    eps        time               share of the function replaced in one round                 —
+    eps        time               kernel in time: the share eps is replaced in one round     —
     sigma^2    noise_variance     variance of an observation's noise                          value^2
     k          kernel             covariance in one round, with its gradient in x             value^2
     d          _decay             correlation of this round with that of each term            —
@@ -17,7 +17,8 @@ Mean shift: Cheng, "Mean Shift, Mode Seeking, and Clustering", IEEE PAMI 17, 199
     x_t        Modes.points[0]    argmax of u                                                 unit cube
 
 Lags between observations never change, so a round without an observation does not change L and only decays k~; an observation
-appends one row to L, O(n^2). Values must have their prior mean subtracted.
+appends one row to L, O(n^2). Values must have their prior mean subtracted. An observation may be a sum over several rounds, as on
+a finite domain (`skip`).
 
 Differences from the paper: a merged mode is represented by its member with the largest u, not by the mean of its members,
 which need not be near any optimum; so the first mode is x_t, and all others are its competitors. d has one entry per

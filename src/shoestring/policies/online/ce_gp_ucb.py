@@ -89,9 +89,8 @@ from shoestring.policy import (
 _REFITS = Refits(first=8, growth=2.0)  # fits of the forgetting rate, by the number of observed rewards
 _MEMO = {"lengthscale": "time_lengthscale"}  # names in the memo that differ from those of the model
 _PLAIN = DriftParameters(0.0, math.inf, 1.0, 1.0)  # where only the kernel in space matters
-_DRIFT_OF_RUN = (
-    0.6  # forgetting rate times rounds; 0.3, 1 and 2 were worse on the loops of benchmarks/online/five_loops.py
-)
+# Forgetting rate times rounds; 0.3 and 2 were worse on the loops of benchmarks/online/small_loops.py.
+_DRIFT_OF_RUN = 0.6
 # Limits of "paced". A stretch in which the model is wrongly certain may cost at most a thirtieth of the run.
 _STRETCHES, _SHORTEST_LIMIT = 30, 2  # stretches in a run; rounds of the shortest limit
 _FIRST_PASSES = 0.15  # rounds validated beyond the share, as a share of the run: little is known in the first rounds
