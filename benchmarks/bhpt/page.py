@@ -6,8 +6,8 @@ python -m benchmarks bhpt.page                   print the tables of the stored 
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.bhpt.racing import read
 from benchmarks.markdown import table
 
 DEFAULT = Path(__file__).parent / "results" / "default.jsonl"
@@ -28,19 +27,25 @@ NAMES = {
     "hyperband": "Hyperband",
     "sequential_halving": "sequential halving, given the budget",
     "asha": "ASHA",
+    "fabolas_epochs": "Fabolas on epochs",
 }
 Rows = Sequence[Mapping[str, Any]]
 Regrets = dict[tuple[str, int], float]  # by table and seed
 
 
 def shorten(rows: Rows) -> list[dict[str, Any]]:
-    """Return the fields of each run that the page needs, of the seeds and budgets of the table, in a fixed order."""
+    """Return the fields that the page needs of the runs of the table, in a fixed order.
+
+    A method that has not all the runs of the default is left out.
+    """
     fields = ("table", "method", "curves", "seed", "regret", "arms_begun")
     found = [
         {name: round(row[name], 6) if name == "regret" else row[name] for name in fields}
         for row in rows
         if row["seed"] >= FIRST_SEED and row["curves"] in BUDGETS and row["method"] in NAMES
     ]
+    number = Counter(row["method"] for row in found)
+    found = [row for row in found if number[row["method"]] >= number["bhpt"]]
     return sorted(found, key=lambda row: (list(NAMES).index(row["method"]), row["curves"], row["table"], row["seed"]))
 
 
@@ -93,19 +98,8 @@ def tables(rows: Rows) -> list[str]:
     return [default_table(rows), differences(rows)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", type=Path, metavar="DIR", help="folder of the runs of bhpt.real")
-    options = parser.parse_args()
-    if options.o is not None:
-        rows = shorten(read(options.o / "real_fashion_curves.jsonl"))
-        DEFAULT.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    rows = read(DEFAULT)
-    print(*tables(rows), sep="\n\n")
-    begun = {name: arms_begun(rows, name) for name in ("bhpt", "sequential_halving")}
-    measured = {"runs": len(rows), "arms_begun": begun}
-    print(json.dumps({"name": "bhpt_page", "measured": measured, "target": None, "peers": {}, "ok": True}))
-
-
-if __name__ == "__main__":
-    main()
+def store(rows: Rows) -> list[str]:
+    """Write the runs of the table to results/default.jsonl, and return the tables."""
+    kept = shorten(rows)
+    DEFAULT.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    return tables(kept)

@@ -208,6 +208,7 @@ def test_a_table_is_made_of_runs_and_pairs_them_by_table_and_seed(scripts: Any) 
             ("a", 301, "asha", 0.1),
             ("a", 300, "asha", 0.0),
             ("a", 7, "asha", 9.0),  # a seed of the choice
+            ("a", 300, "hyperband", 0.5),  # not all runs
         ]
     ]
     kept = page.shorten(rows)
@@ -215,3 +216,4 @@ def test_a_table_is_made_of_runs_and_pairs_them_by_table_and_seed(scripts: Any) 
     assert "| **our default** | .200 ± .100 | .200 ± .100 | .200 ± .100 | 2 |" in page.default_table(kept)
     assert "| our default minus ASHA | +0.150 ± 0.050 |" in page.differences(kept)
     assert page.arms_begun(kept, "bhpt") == [4, 4, 4]
+    assert {row["method"] for row in kept} == {"bhpt", "asha"}
