@@ -49,6 +49,7 @@ EXPERT = HALF | {"crop": 1.0, "tone": 0.8, "blur": 0.2, "flip_vertical": 0.0, "r
 SPACE = {name: {"float": [0.5 if name == "crop" else 0.0, 1.0]} for name in NAMES}
 SETTINGS = {"forgetting_rate": 0.01, "beta": 1.0, "kernel": "matern52", "unit": 0.01, "clip": 2.0}
 SETTINGS |= {"lengthscale": 0.4, "variance": 0.1, "noise_variance": 0.05}
+SETTINGS |= {"query": "kappa", "unvalidated": "acquisition"}  # the paper's rule, whatever the default
 METHODS: dict[str, dict[str, Any] | Schedule] = {
     "TV-GP-UCB": {"query": "always"},
     "baseline": Schedule((HALF,)),

@@ -28,7 +28,8 @@ from shoestring import OnlineTuner
 ARMS = {"mode": {"choice": ["train", "tune"]}}
 DECAYS = (60 / 150, 100 / 150, 120 / 150)
 WARM_UP = 1 / 30
-GP = {"forgetting_rate": 0.03, "noise_variance": 0.3}
+# The paper's rule, whatever the default.
+GP = {"forgetting_rate": 0.03, "noise_variance": 0.3, "query": "kappa", "unvalidated": "acquisition"}
 FIXED: dict[str, tuple[int | None, int | None]] = {  # training steps per tuning step, before and after two thirds
     "1:1": (1, 1),
     "never": (None, None),
@@ -40,7 +41,7 @@ AT_RANDOM = {"query": "bernoulli", "query_probability": 0.2}
 TUNED: dict[str, tuple[str, dict[str, Any]]] = {
     "EXP3.S, Ber(0.2)": ("exp3s", AT_RANDOM),
     "UCB1, Ber(0.2)": ("ucb1", AT_RANDOM),
-    "GP-UCB, Ber(0.2)": ("tv_gp_ucb", AT_RANDOM | GP),
+    "GP-UCB, Ber(0.2)": ("tv_gp_ucb", GP | AT_RANDOM),
     "CE@0.7": ("ce_gp_ucb", GP | {"kappa": 0.7}),
     "CE@0.8": ("ce_gp_ucb", GP | {"kappa": 0.8}),
 }

@@ -141,6 +141,7 @@ def rows(rate: float) -> dict[str, Policy | Reading]:
         "kernel": "matern32",
         "noise_variance": NOISE_STD**2,
         "forgetting_rate": rate,
+        "unvalidated": "acquisition",
     }
 
     def make(name: str, **settings: Any) -> Policy:
@@ -154,10 +155,10 @@ def rows(rate: float) -> dict[str, Policy | Reading]:
     for p in CHANCES:
         table[f"Ber({p})"] = make("tv_gp_ucb", query="bernoulli", query_probability=p)
     for kappa in KAPPAS:
-        table[f"CE@{kappa:.2f}"] = make("ce_gp_ucb", kappa=kappa)
+        table[f"CE@{kappa:.2f}"] = make("ce_gp_ucb", query="kappa", kappa=kappa)
     table["CE@*"] = make("ce_gp_ucb", query="lcb_ucb")
-    table["CE@0.90, exact covariance"] = make("ce_gp_ucb", kappa=0.9, exact_covariance=True)
-    table["CE@0.90, learned rate"] = make("ce_gp_ucb", kappa=0.9, forgetting_rate=None)
+    table["CE@0.90, exact covariance"] = make("ce_gp_ucb", query="kappa", kappa=0.9, exact_covariance=True)
+    table["CE@0.90, learned rate"] = make("ce_gp_ucb", query="kappa", kappa=0.9, forgetting_rate=None)
     for kind in ("pi", "ei"):
         for p in (0.2, 0.5, 0.8):
             table[f"{kind.upper()} Ber({p})"] = make(

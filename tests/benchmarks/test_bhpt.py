@@ -203,3 +203,37 @@ def test_the_table_of_six_dimensions_is_that_of_its_sets() -> None:
     differences = [regrets[6, "bhpt_printed", budget] - regrets[6, "rollout", budget] for budget in (24, 48, 96, 192)]
     written = ", ".join(f"{of.mean():+.3f} ± {of.std(ddof=1) / of.size**0.5:.3f}" for of in differences)
     assert f"BHPT minus Rollout is {written}" in page
+
+
+# the page ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_the_tables_of_the_stored_runs(scripts: Any) -> None:
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    rows = scripts.racing.read(scripts.page.DEFAULT)
+    for one in scripts.page.tables(rows):
+        assert one in page, f"README.md differs from results/default.jsonl, which says\n{one}"
+    for name in ("bhpt", "sequential_halving"):
+        assert ", ".join(map(str, scripts.page.arms_begun(rows, name))) in page
+
+
+def test_a_table_is_made_of_runs_and_pairs_them_by_table_and_seed(scripts: Any) -> None:
+    page = scripts.page
+    rows = [
+        {"table": table, "method": method, "curves": curves, "seed": seed, "regret": regret, "arms_begun": 4}
+        for curves in page.BUDGETS
+        for table, seed, method, regret in [
+            ("a", 300, "bhpt", 0.1),
+            ("a", 301, "bhpt", 0.3),
+            ("a", 301, "asha", 0.1),
+            ("a", 300, "asha", 0.0),
+            ("a", 7, "asha", 9.0),  # a seed of the choice
+            ("a", 300, "hyperband", 0.5),  # not all runs
+        ]
+    ]
+    kept = page.shorten(rows)
+    assert [row["seed"] for row in kept[:2]] == [300, 301]
+    assert "| **our default** | .200 ± .100 | .200 ± .100 | .200 ± .100 | 2 |" in page.default_table(kept)
+    assert "| our default minus ASHA | +0.150 ± 0.050 |" in page.differences(kept)
+    assert page.arms_begun(kept, "bhpt") == [4, 4, 4]
+    assert {row["method"] for row in kept} == {"bhpt", "asha"}

@@ -124,11 +124,11 @@ def test_time_is_relative_to_tuning_at_every_step(scripts: Any, tmp_path: Path) 
 def test_an_interrupted_table_a1_continues(scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table_a1: ModuleType = scripts.table_a1
     monkeypatch.setattr(table_a1, "ROUNDS", 40)
-    whole = table_a1.simulate(2, tmp_path / "whole")
-    table_a1.simulate(1, tmp_path / "cut")
+    whole = table_a1.simulate(2, tmp_path / "whole", [*table_a1.methods()])
+    table_a1.simulate(1, tmp_path / "cut", [*table_a1.methods()])
     with (tmp_path / "cut" / "table_a1.jsonl").open("a") as file:
         file.write('{"function": "sine", "se')
-    assert table_a1.simulate(2, tmp_path / "cut") == whole
+    assert table_a1.simulate(2, tmp_path / "cut", [*table_a1.methods()]) == whole
     assert set(whole["UCB1, Ber(0.1)"]["sine"]) == {"R", "C"}
 
 

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from shoestring.models.online import query_rules
-from shoestring.models.online.time_varying import TimeVaryingGP
+from shoestring.models.online.time_varying import TimeKernel, TimeVaryingGP
 from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP
 
 Floats = NDArray[np.float64]
@@ -68,7 +68,7 @@ def test_posterior_on_the_unit_cube(case: Any) -> None:
         kernel,
         n_dims=query_points.shape[1],
         variance=given["variance"],
-        forgetting_rate=given["epsilon"],
+        time=TimeKernel(given["epsilon"]),
         noise_variance=given["noise_variance"],
     )
     for point, observed_in, value in zip(given["X"], given["round"], given["y"], strict=True):

@@ -22,6 +22,8 @@ def test_trace(case: Any) -> None:
     given = case.inputs
     space = Space.from_configs([{"x": float(x)} for x in np.linspace(0.0, 1.0, given["grid"])])
     policy = CEGPUCB(
+        query="kappa",
+        unvalidated="acquisition",
         kappa=given["kappa"],
         kernel="matern32",
         lengthscale=given["lengthscale"],

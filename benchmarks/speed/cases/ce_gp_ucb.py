@@ -54,7 +54,7 @@ def cases() -> list[Case]:
         work = partial(through_models, source, rounds, sparingly=sparingly)
         return {"its models alone": Peer(lambda: work, rounds)}
 
-    settings = {"reward": "value", "clip": None, "kernel": "matern32"}
+    settings = {"reward": "value", "clip": None, "kernel": "matern32", "forgetting_rate": 0.01, "noise_variance": 0.01}
     sparing, full = policies.make("ce_gp_ucb", settings), policies.make("tv_gp_ucb", settings)
     return [
         Case("ce_gp_ucb", sparing, begin(sparing), source, 0.5, alone(sparingly=True)),

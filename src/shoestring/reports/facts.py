@@ -51,6 +51,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "receipts": state.receipts,
         "seconds": {kind: seconds for kind, seconds in state.by_kind.items() if seconds},
         "training_share": state.training_share,
+        "validation_passes": passes(ledger),
         "best": None if best is None else _best_facts(ledger, best, checkpoint),
         "failures": failures(ledger),
         "slow_workers": slow_workers(ledger),
@@ -70,6 +71,14 @@ def list_entry(name: str, ledger: Ledger) -> dict[str, Any]:
         "trials": len(ledger.trials),
         "best": None if ledger.best is None else ledger.best.best_value,
     }
+
+
+def passes(ledger: Ledger) -> dict[str, Any]:
+    """Return the number of validated steps, of trained steps that were not, and the seconds that this saved, if measured."""
+    steps = sum(len(trial.losses) for trial in ledger.trials)
+    saved = sum(loss is None for trial in ledger.trials for loss in trial.losses)
+    seconds = ledger.state.by_kind["validate"] / (steps - saved) * saved if steps > saved else 0.0
+    return {"done": steps - saved, "saved": saved, "saved_seconds": seconds or None}
 
 
 def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> dict[str, Any]:

@@ -58,11 +58,21 @@ def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows
         f", reserved {budget.show(ledger.reserved)}" if ledger.reserved else "",
         f", left {budget.show(ledger.left)}",
         _format_training_share(ledger),
+        _format_passes(ledger),
         _format_prices(ledger),
     )
     advice = [Text(line, "yellow") for line in explain_overhead(ledger)]
     problems = [*advice, *_failure_lines(ledger), *_slow_lines(ledger)]
     return Group(head, format_best(ledger, checkpoint), *problems, trial_table(ledger, rows))
+
+
+def _format_passes(ledger: Ledger) -> str:
+    """Return the validation passes done and saved, if the policy saved any."""
+    passes = facts.passes(ledger)
+    if not passes["saved"]:
+        return ""
+    time = f", about {show_seconds(passes['saved_seconds'])}" if passes["saved_seconds"] else ""
+    return f"\nvalidation passes: {passes['done']} done, {passes['saved']} saved{time}"
 
 
 def _format_prices(ledger: Ledger) -> str:

@@ -140,6 +140,12 @@ def test_the_reason_of_a_round_explains_its_validation() -> None:
     assert query({**kappa, "pr_better": 0.95}, "none") == f"not validated, {certain} 0.95 (0.9 is enough)"
     assert query({**kappa, "pr_better": 0.5}, "last") == f"validated, {certain} 0.5 (0.9 would be enough)"
     assert query(kappa, "last") == "validated, because there is no competitor"
+    assert (
+        query({**kappa, "query": "paced", "pr_better": 0.95}, "none")
+        == f"not validated, {certain} 0.95 (0.9 is enough)"
+    )
+    assert query({**kappa, "query": "stretch"}, "last") == "validated, because too many rounds in a row were not"
+    assert query({**kappa, "query": "share"}, "none") == "not validated, because enough of the rounds so far were"
     assert query({"query": "cap"}, "none") == "not validated, because the limit on validation is reached"
     assert query({"query": "lcb_ucb"}, "last") == "validated, because a competitor could be better"
     assert query({"query": "lcb_ucb"}, "none") == "not validated, because no competitor could be better"

@@ -204,6 +204,19 @@ def test_the_share_of_training_is_shown_for_budgets_of_time() -> None:
     assert Ledger(ledger.entries()[:1]).state.training_share is None
 
 
+def test_the_status_counts_validation_passes_done_and_saved() -> None:
+    ledger = make_ledger(count=1)
+    assert facts.summary("s", ledger, None)["validation_passes"] == {"done": 1, "saved": 0, "saved_seconds": None}
+    assert "validation passes" not in render(messages.status_report("s", ledger, None))
+    order = Order(number=1, trial=0, config={"kind": "a"}, until=3, validate="last")
+    ledger = ledger.append(order)
+    for step, value in ((2, None), (3, 0.4)):
+        cost = Cost(train=1.0, validate=0.0 if value is None else 6.0)
+        ledger = ledger.append(Receipt(order=1, trial=0, step=step, value=value, cost=cost))
+    assert facts.summary("s", ledger, None)["validation_passes"] == {"done": 2, "saved": 1, "saved_seconds": 3.0}
+    assert "validation passes: 2 done, 1 saved, about 3.0 s\n" in render(messages.status_report("s", ledger, None))
+
+
 def test_changes_are_described_in_one_line() -> None:
     change = Amendment(budget=Budget("9 epochs"), policy="grid", settings={"points": 3}, workers=2)
     line = "the budget is now 9 epochs, the policy is now grid with points=3, workers are now 2"

@@ -18,6 +18,7 @@ import numpy as np
 
 from shoestring.core.values.arrays import Flags, Floats, Indices
 from shoestring.models.gp.kernels import Family, Kernel, kernel_for
+from shoestring.models.online.parameter_fit import DriftParameters
 from shoestring.models.online.query_rules import (
     Competitors,
     choose,
@@ -56,8 +57,6 @@ class DriftState:
 
     run: RunState
     surrogate: FiniteSurrogate | CubeSurrogate
-    skipped_mean: float = 0.0  # predicted sum of the rewards of the rounds since the last validation
-    skipped_variance: float = 0.0  # the variance of that sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +66,7 @@ class DriftView:
     run: RunView
     kernel: Family
     lengthscale: float
-    variance: float
-    noise_variance: float
-    forgetting_rate: float
+    parameters: DriftParameters
     prior_mean: float = 0.0
     n_starts: int = 50  # random starts of the search if the space is not finite
     bandwidth: float = 0.2  # modes closer than this are merged
@@ -88,45 +85,28 @@ class DriftView:
             return state
         config, reward = state.run.configs[-1], state.run.rewards[-1]
         if reward is not None:
-            state.surrogate.observe(config, self._attribute(state, config, reward - self.prior_mean))
-        if state.run.value_round == done + 1:
-            state.skipped_mean = state.skipped_variance = 0.0
+            # A gain is the sum of the gains of all rounds since the last validation, one noisy observation of that sum.
+            state.surrogate.observe(config, state.run.span * (reward - self.prior_mean))
+        elif state.run.value_round == done + 1:
+            state.surrogate.gp.drop_skipped()  # the baseline of the next gain
         elif self.run.reward == "gain":
-            mean, variance = state.surrogate.predict(config)
-            state.skipped_mean += mean
-            state.skipped_variance += variance
+            state.surrogate.skip(config)
         state.surrogate.gp.advance()
         if self.block is not None and (done + 1) % self.block == 0:
             state.surrogate.gp.reset()
         return state
 
-    def _attribute(self, state: DriftState, config: Config, reward: float) -> float:
-        """Return the observation of a validated round whose reward is the mean gain of several rounds.
-
-        The total gain is this round's gain plus those of the others, which the model predicts with some variance S. The
-        total less that prediction is this round's gain with a noise of sigma^2 + S. Shrinking it towards its own prediction
-        by (var + sigma^2) / (var + sigma^2 + S) changes the mean exactly as an observation with that noise would. (The
-        variance shrinks as for noise sigma^2: the model has one noise for all.)
-        """
-        if state.run.span == 1:
-            return reward
-        expected, variance = state.surrogate.predict(config)
-        own = state.run.span * reward - state.skipped_mean
-        known = variance + self.noise_variance
-        attributed = expected + known / (known + state.skipped_variance) * (own - expected)
-        clip = self.run.clip
-        return attributed if clip is None else min(max(attributed, -clip), clip)
-
     def kernel_on(self, encoding: Encoding) -> tuple[Kernel, Floats]:
         """Return the kernel over the columns of `encoding.features`, and its parameters."""
         kernel = kernel_for(encoding, self.kernel, tied=True)
         log_scale = math.log(self.lengthscale * math.sqrt(max(encoding.space.dims, 1)))
-        return kernel, np.array([math.log(self.variance)] + [log_scale] * len(kernel.blocks))
+        return kernel, np.array([math.log(self.parameters.variance)] + [log_scale] * len(kernel.blocks))
 
-    def prior_covariance(self, space: Space, configs: Sequence[Config]) -> Floats:
-        """Return the prior covariance (n, n) of one round's function between these configs."""
+    def prior_correlation(self, space: Space, configs: Sequence[Config]) -> Floats:
+        """Return the prior correlation (n, n) of one round's function between these configs."""
         encoding = Encoding(space)
         kernel, theta = self.kernel_on(encoding)
+        theta[0] = 0.0
         features = encoding.features(encoding.points(configs))
         return kernel.matrix(theta, features, features)
 
@@ -159,26 +139,39 @@ class FiniteSurrogate:
         self._keys = [self.space.key(config) for config in self.configs]
         self._index = {key: i for i, key in enumerate(self._keys)}
         points = encoding.points(self.configs)
-        features = encoding.features(points)  # (N, n_columns)
-        kernel, theta = view.kernel_on(encoding)
-        self.gp = TimeVaryingGP(
-            lambda rows: kernel.matrix(theta, features[rows], features),
-            kernel.diag(theta, len(features)),
-            forgetting_rate=view.forgetting_rate,
-            noise_variance=view.noise_variance,
-        )
+        self.gp: TimeVaryingGP | ListedGP
+        if math.isfinite(view.parameters.lengthscale):
+            self.gp = ListedGP(_on_the_cube(view, encoding), np.array([self.space.to_cube(c) for c in self.configs]))
+        else:
+            features = encoding.features(points)  # (N, n_columns)
+            kernel, theta = view.kernel_on(encoding)
+            self.gp = TimeVaryingGP(
+                lambda rows: kernel.matrix(theta, features[rows], features),
+                kernel.diag(theta, len(features)),
+                forgetting_rate=view.parameters.forgetting_rate,
+                noise_variance=view.parameters.noise_variance,
+            )
         self._competitors = Competitors(np.hstack([points.cube, points.active]), encoding.numbers)
 
-    def observe(self, config: Config, reward: float) -> None:
-        self.gp.observe(self._index[self.space.key(config)], reward)
+    def observe(self, config: Config, total: float) -> None:
+        """Add the noisy sum of the rewards of this round, trained with `config`, and of the skipped ones."""
+        self.gp.observe(self._index[self.space.key(config)], total)
+
+    def skip(self, config: Config) -> None:
+        """Add this round, trained with `config` and not validated, to the sum that is observed next."""
+        self.gp.skip(self._index[self.space.key(config)])
 
     def predict(self, config: Config) -> tuple[float, float]:
         """Return the posterior mean and variance of the config's reward in this round."""
         point = self._index[self.space.key(config)]
         return float(self.gp.mean[point]), float(self.gp.variance[point])
 
+    def propose_best_mean(self) -> Proposal:
+        """Return the config of the largest mean."""
+        return self.propose("ucb", 0.0)
+
     def propose(
-        self, acquisition: str, beta: float, rng: np.random.Generator, *, with_covariance: bool = False
+        self, acquisition: str, beta: float, rng: np.random.Generator | None = None, *, with_covariance: bool = False
     ) -> Proposal:
         mean, variance = self.gp.mean, self.gp.variance
         height = _score(acquisition, mean, variance, beta)
@@ -189,25 +182,85 @@ class FiniteSurrogate:
         return Proposal(self.configs[chosen], mean, variance, chosen, competitors, covariance, comparison)
 
 
+class ListedGP:
+    """The process on the cube, known at a list of points: what `TimeVaryingGP` is for time kernels without a recursion.
+
+    Mean and variance are computed anew in every round: O(n^2 N) for n observations and N points.
+    """
+
+    def __init__(self, gp: ContinuousTimeVaryingGP, points: Floats) -> None:
+        self._gp, self._points = gp, points
+        self._predicted: tuple[Floats, Floats] | None = None  # mean and variance at every point
+
+    @property
+    def n_observations(self) -> int:
+        return self._gp.n_observations
+
+    @property
+    def mean(self) -> Floats:
+        return self._predict()[0]
+
+    @property
+    def variance(self) -> Floats:
+        return self._predict()[1]
+
+    def covariance(self, point: int) -> Floats:
+        return np.asarray(self._gp.covariance(self._points[[point]], self._points)[0])
+
+    def observe(self, point: int, value: float) -> None:
+        self._gp.observe(self._points[point], value)
+        self._predicted = None
+
+    def skip(self, point: int) -> None:
+        self._gp.skip(self._points[point])
+
+    def drop_skipped(self) -> None:
+        self._gp.drop_skipped()
+
+    def advance(self) -> None:
+        self._gp.advance()
+        self._predicted = None
+
+    def reset(self) -> None:
+        self._gp.reset()
+        self._predicted = None
+
+    def _predict(self) -> tuple[Floats, Floats]:
+        if self._predicted is None:
+            self._predicted = self._gp.predict(self._points)
+        return self._predicted
+
+
+def _on_the_cube(view: DriftView, encoding: Encoding) -> ContinuousTimeVaryingGP:
+    return ContinuousTimeVaryingGP(
+        CubeKernel(encoding, *view.kernel_on(encoding)),
+        n_dims=encoding.space.dims,
+        variance=view.parameters.variance,
+        time=view.parameters.time,
+        noise_variance=view.parameters.noise_variance,
+    )
+
+
 class CubeSurrogate:
     """The surrogate of any other space, which knows the posterior at every point of the unit cube."""
 
     def __init__(self, view: DriftView, encoding: Encoding) -> None:
         self.space, self._view = encoding.space, view
-        self.gp = ContinuousTimeVaryingGP(
-            CubeKernel(encoding, *view.kernel_on(encoding)),
-            n_dims=self.space.dims,
-            variance=view.variance,
-            forgetting_rate=view.forgetting_rate,
-            noise_variance=view.noise_variance,
-        )
+        self.gp = _on_the_cube(view, encoding)
 
-    def observe(self, config: Config, reward: float) -> None:
-        self.gp.observe(self.space.to_cube(config), reward)
+    def observe(self, config: Config, total: float) -> None:
+        self.gp.observe(self.space.to_cube(config), total)
+
+    def skip(self, config: Config) -> None:
+        self.gp.skip(self.space.to_cube(config))
 
     def predict(self, config: Config) -> tuple[float, float]:
         mean, variance = self.gp.predict(self.space.to_cube(config)[None])
         return float(mean[0]), float(variance[0])
+
+    def propose_best_mean(self) -> Proposal:
+        modes = self.gp.highest_means(bandwidth=self._view.bandwidth)
+        return self._compare("ucb", 0.0, modes.points, modes.mean, modes.variance)
 
     def propose(
         self, acquisition: str, beta: float, rng: np.random.Generator, *, with_covariance: bool = False
@@ -222,6 +275,18 @@ class CubeSurrogate:
             points = candidates[best[merge_modes(candidates[best], height[best], self._view.bandwidth)]]
             mean, variance = self.gp.predict(points)
         covariance = self.gp.covariance(points[:1], points)[0] if with_covariance else None
+        return self._compare(acquisition, beta, points, mean, variance, covariance)
+
+    def _compare(
+        self,
+        acquisition: str,
+        beta: float,
+        points: Floats,
+        mean: Floats,
+        variance: Floats,
+        covariance: Floats | None = None,
+    ) -> Proposal:
+        """Return the first of these points (m, d) as the one to choose, and the others as its competitors."""
         configs = [self.space.from_cube(point) for point in points]
         others = np.array([config != configs[0] for config in configs])  # two modes may lie in the cell of one integer
         heights, name = _score(acquisition, mean, variance, beta), _SCORE_NAMES[acquisition]

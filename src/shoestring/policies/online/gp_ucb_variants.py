@@ -6,16 +6,16 @@ All validate every round by default. Their symbols and settings are those of ce_
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from shoestring.models.online.query_rules import reset_block
-from shoestring.policies.online.ce_gp_ucb import CEGPUCB
+from shoestring.policies.online.ce_gp_ucb import DriftPolicy, find_forgetting_rate
 from shoestring.policies.online.drift_model import DriftView
-from shoestring.policy import NO_MEMO, Ledger, Memo, require_whole, require_within
+from shoestring.policy import Ledger, Memo, require_whole, require_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TVGPUCB(CEGPUCB):
+class TVGPUCB(DriftPolicy):
     """TV-GP-UCB: the drifting Gaussian process of CE-GP-UCB, with a validation pass in every round.
 
     Bogunovic, Scarlett, Cevher, "Time-Varying Gaussian Process Bandit Optimization", AISTATS 2016, arXiv:1601.06650,
@@ -29,7 +29,7 @@ class TVGPUCB(CEGPUCB):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GPUCBBandit(CEGPUCB):
+class GPUCBBandit(DriftPolicy):
     """GP-UCB: the configuration with the largest upper confidence bound; old results count as much as new ones.
 
     Srinivas, Krause, Kakade, Seeger, "Gaussian Process Optimization in the Bandit Setting", ICML 2010, arXiv:0912.3995,
@@ -40,11 +40,11 @@ class GPUCBBandit(CEGPUCB):
 
     name: ClassVar[str] = "gp_ucb_bandit"
     query: str = "always"
-    forgetting_rate: float | None = 0.0
+    forgetting_rate: float | Literal["by_rounds"] | None = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RGPUCB(CEGPUCB):
+class RGPUCB(DriftPolicy):
     """R-GP-UCB: a Gaussian process of a function that does not change, and that is reset every `block` rounds.
 
     Bogunovic, Scarlett, Cevher, "Time-Varying Gaussian Process Bandit Optimization", AISTATS 2016, arXiv:1601.06650,
@@ -60,14 +60,21 @@ class RGPUCB(CEGPUCB):
 
     name: ClassVar[str] = "r_gp_ucb"
     query: str = "always"
+    forgetting_rate: float | Literal["by_rounds"] | None = 0.01
     block: int | None = None
 
     def __post_init__(self) -> None:
-        CEGPUCB.__post_init__(self)
-        require_within(self, "forgetting_rate", 0.0, 1.0, "a model that is reset cannot learn the drift", "Try 0.01.")
+        DriftPolicy.__post_init__(self)
+        if self.forgetting_rate != "by_rounds":
+            require_within(
+                self, "forgetting_rate", 0.0, 1.0, "a model that is reset cannot learn the drift", "Try 0.01."
+            )
         require_whole(self, "block", 1, "it is a number of rounds", "Try 30, or None.", optional=True)
 
     def _learn(self, ledger: Ledger) -> tuple[DriftView, Memo]:
         assert self.forgetting_rate is not None
-        block = self.block or reset_block(self.forgetting_rate, ledger.max_steps)
-        return replace(self._view(0.0), block=block), NO_MEMO
+        block = self.block or reset_block(
+            find_forgetting_rate(self.forgetting_rate, ledger.max_steps), ledger.max_steps
+        )
+        view, memo = DriftPolicy._learn(replace(self, forgetting_rate=0.0), ledger)
+        return replace(view, block=block), memo

@@ -29,6 +29,8 @@ _QUERY_REASONS = {  # by the rule in `why`
     "always": "because every round is",
     "bernoulli": "by chance",
     "queued": "because you asked for this configuration",
+    "stretch": "because too many rounds in a row were not",
+    "share": "because enough of the rounds so far were",
     "cap": "because the limit on validation is reached",
     "budget": "because the remaining rounds need the rest of the budget",
 }

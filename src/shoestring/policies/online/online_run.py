@@ -9,8 +9,8 @@ pass. The reward of a round is what a model or bandit learns from:
     reward="value"   the value itself, larger is better, divided by `unit` (None: 1), clipped if `clip` is set.
 
 A gain over rounds without validation is due to several configs. Bandits give its mean to the config of the validated round.
-Models give that config the gain less the expected gains of the other rounds; the less certain these expectations are, the
-less it counts (drift_model.py). Values of rounds that were ordered without validation are not used.
+Models observe the sum of the gains of these rounds (drift_model.py). Values of rounds that were ordered without validation
+are not used.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class RunState:
     order: Order | None = None  # the newest order
     value: float | None = None  # value at the last validation
     value_round: int = 0  # round of the last validation
+    passes: int = 0  # rounds with a value
     span: int = 1  # number of rounds of which the newest reward is the mean gain
+    spans: list[int] = field(default_factory=list)  # by round: that number for each reward
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT_GAINS))  # absolute gains other than 0
     train_s: list[float] = field(default_factory=list)  # training times of all rounds, sorted
     validate_s: list[float] = field(default_factory=list)  # times of all validation passes, sorted
@@ -91,7 +93,9 @@ class RunView:
         if order.validates(receipt.step):
             insort(state.validate_s, receipt.cost.validate)
             value = receipt.value
+        state.passes += value is not None
         state.rewards.append(None if value is None else self._reward(state, state.sign * value, receipt.step))
+        state.spans.append(state.span)
 
     def _reward(self, state: RunState, value: float, round: int) -> float | None:
         before, since = state.value, state.value_round

@@ -12,25 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.stats import multivariate_normal
 from thoroughness import examples
 
-from shoestring.models.online.query_rules import (
-    beta_schedule,
-    choose,
-    other_arms,
-    probability_better,
-    query_by_confidence,
-    upper_confidence,
-)
-from shoestring.models.online.time_varying import (
-    TimeVaryingGP,
-    drift_correlation,
-    fit_forgetting_rate,
-    forgetting_bounds,
-    lifetime_rounds,
-    log_likelihood,
-)
+from shoestring.models.online.time_varying import TimeKernel, TimeVaryingGP
 from shoestring.models.online.time_varying_continuous import ContinuousTimeVaryingGP, merge_modes
 
 Floats = NDArray[np.float64]
@@ -111,7 +95,7 @@ class TestFiniteDomain:
     ) -> None:
         gp = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=0.01)
         history = play(gp, rounds_observed)
-        in_force = [entry for entry in history if entry[1] >= gp.round - lifetime_rounds(rate, 0.01)]
+        in_force = [entry for entry in history if entry[1] >= gp.round - TimeKernel(rate).lifetime_rounds(0.01)]
         assert len(in_force) <= gp.n_observations <= 2 * len(in_force)
         agrees(gp, *dense(KERNEL, history[len(history) - gp.n_observations :], gp.round, rate))
 
@@ -284,126 +268,131 @@ class TestFiniteDomain:
             call(of_matrix(KERNEL, forgetting_rate=0.1, noise_variance=NOISE))
 
 
-class TestForgettingRate:
-    def draw(self, rate: float, n: int, seed: int) -> tuple[Floats, NDArray[np.int_], Floats]:
-        """Return the kernel between n random points, their rounds 1..n, and values drawn from the model."""
-        rng = np.random.default_rng(seed)
-        x = rng.random((n, 1))
-        rounds = np.arange(1, n + 1)
-        prior = matern52(x, x)[0]
-        full = prior * np.sqrt(1.0 - rate) ** np.abs(rounds[:, None] - rounds) + NOISE * np.eye(n)
-        return prior, rounds, np.linalg.cholesky(full) @ rng.standard_normal(n)
+# Rounds in the tests of sums: the point of each, and whether its observation is made there.
+summed_rounds = st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=25)
+
+
+def dense_sums(
+    kernel: Floats, sums: list[tuple[list[tuple[int, int]], float]], now: int, time: TimeKernel
+) -> tuple[Floats, Floats]:
+    """Return mean (N,) and covariance (N, N) in round `now` given sums of (point, round) terms, by the formula."""
+    terms = [term for one, _ in sums for term in one]
+    if not terms:
+        return np.zeros(len(kernel)), kernel
+    x, h = np.array(terms).T
+    member = np.array([[term in one for term in terms] for one, _ in sums], dtype=float)  # rounds differ, so terms do
+    gram = member @ (kernel[np.ix_(x, x)] * time.correlation(np.abs(h[:, None] - h))) @ member.T
+    cross = member @ (kernel[x] * time.correlation(now - h)[:, None])
+    y = np.array([value for _, value in sums])
+    solved = np.linalg.solve(gram + NOISE * np.eye(len(y)), np.column_stack([y, cross]))
+    return cross.T @ solved[:, 0], kernel - cross.T @ solved[:, 1:]
+
+
+def play_sums(
+    gp: TimeVaryingGP | ContinuousTimeVaryingGP, rounds: list[tuple[int, bool]], place: Callable[[int], Any]
+) -> list[tuple[list[tuple[int, int]], float]]:
+    """Skip or observe one point in each round; return the terms and the value of each observation."""
+    rng = np.random.default_rng(len(rounds))
+    sums: list[tuple[list[tuple[int, int]], float]] = []
+    terms: list[tuple[int, int]] = []
+    for point, observed in rounds:
+        terms.append((point, gp.round))
+        if observed:
+            sums.append((terms, float(rng.normal(0.0, 2.0))))
+            gp.observe(place(point), sums[-1][1])
+            terms = []
+        else:
+            gp.skip(place(point))
+        gp.advance()
+    return sums
+
+
+class TestSums:
+    """An observation of the sum of the function over several rounds."""
 
     @quick
-    @given(st.floats(0.0, 1.0), st.integers(1, 12), st.integers(0, 1000))
-    def test_likelihood_equals_the_normal_density(self, rate: float, n: int, seed: int) -> None:
-        prior, rounds, values = self.draw(0.05, n, seed)
-        lags = np.abs(rounds[:, None] - rounds)
-        full = prior * np.sqrt(1.0 - rate) ** lags + NOISE * np.eye(n)
-        want = multivariate_normal(np.zeros(n), full).logpdf(values)
-        got = log_likelihood(prior, rounds, values, forgetting_rate=rate, noise_variance=NOISE)
-        assert got == pytest.approx(want, rel=1e-8, abs=1e-8)
+    @given(rates, summed_rounds)
+    def test_a_finite_domain_equals_the_dense_posterior(self, rate: float, rounds: list[tuple[int, bool]]) -> None:
+        gp = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=1e-30)
+        sums = play_sums(gp, rounds, int)
+        agrees(gp, *dense_sums(KERNEL, sums[len(sums) - gp.n_observations :], gp.round, TimeKernel(rate)))
 
-    @examples(5, thorough=15)
-    @given(st.sampled_from([0.003, 0.02, 0.1, 0.4]), st.integers(2, 30), st.integers(0, 1000))
-    def test_no_rate_on_a_fine_grid_is_more_likely(self, rate: float, n: int, seed: int) -> None:
-        prior, rounds, values = self.draw(rate, n, seed)
-        bounds = forgetting_bounds(500)
+    @quick
+    @given(st.floats(0.05, 0.5), summed_rounds)
+    def test_dropping_changes_little(self, rate: float, rounds: list[tuple[int, bool]]) -> None:
+        gp = of_matrix(KERNEL, forgetting_rate=rate, noise_variance=NOISE, forget_below=1e-5)
+        sums = play_sums(gp, rounds, int)
+        mean, covariance = dense_sums(KERNEL, sums, gp.round, TimeKernel(rate))
+        np.testing.assert_allclose(gp.mean, mean, rtol=0, atol=0.1)
+        np.testing.assert_allclose(gp.variance, np.diag(covariance), rtol=0, atol=1e-3)
 
-        def likelihood(r: float) -> float:
-            return log_likelihood(prior, rounds, values, forgetting_rate=r, noise_variance=NOISE)
-
-        found = fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=bounds)
-        assert bounds[0] <= found <= bounds[1]
-        assert likelihood(found) >= max(likelihood(r) for r in np.geomspace(*bounds, 150)) - 1e-4
-
-    def test_a_known_rate_is_recovered(self) -> None:
-        found = [
-            fit_forgetting_rate(*self.draw(0.05, 200, seed), noise_variance=NOISE, bounds=(1e-3, 0.5))
-            for seed in range(5)
-        ]
-        assert all(0.025 < rate < 0.1 for rate in found)
-
-    def test_a_constant_function_gets_the_lower_bound(self) -> None:
-        prior, rounds, values = self.draw(0.0, 60, 3)
-        bounds = forgetting_bounds(500)
-        found = fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=bounds)
-        assert found == pytest.approx(bounds[0], rel=1e-3)
-        assert found >= bounds[0]
-
-    @pytest.mark.parametrize("horizon", [1, 8, 20, 500, 2000])
-    def test_bounds_forget_within_an_eighth_of_the_horizon(self, horizon: int) -> None:
-        low, high = forgetting_bounds(horizon)
-        assert 0.0 < low <= high < 1.0
-        assert float(drift_correlation(low, horizon / 8)) == pytest.approx(math.exp(-0.5)) or low == high
-
-    @pytest.mark.parametrize("bounded", [True, False])
-    def test_without_the_lower_bound_validation_stops(self, bounded: bool) -> None:
-        """Three unrelated arms whose rewards are shifted sines; the rate is learned again every tenth query."""
-        horizon = 600
-        t = np.arange(horizon)[:, None]
-        truth = 0.5 * np.sin(4.0 * np.pi * t / horizon + 2.0 * np.pi * np.arange(3) / 3.0)  # (horizon, 3)
-        prior, rng = 0.25 * np.eye(3), np.random.default_rng(0)
-        bounds = forgetting_bounds(horizon) if bounded else (1e-6, 0.5)
-        gp = of_matrix(prior, forgetting_rate=0.02, noise_variance=NOISE)
-        observations: list[tuple[int, int, float]] = []
-        regret = 0.0
-        for f in truth:
-            mean, variance, now = gp.mean, gp.variance, gp.round
-            arm = choose(upper_confidence(mean, variance, beta_schedule(now)))
-            regret += (f.max() - f[arm]) / horizon
-            if query_by_confidence(probability_better(mean, variance, arm, other_arms(3, arm)), 0.95):
-                observations.append((arm, now, float(f[arm] + rng.normal(0.0, 0.1))))
-                gp.observe(arm, observations[-1][2])
-                if len(observations) % 10 == 0:
-                    arms, rounds, values = (np.array(column) for column in zip(*observations, strict=True))
-                    rate = fit_forgetting_rate(
-                        prior[np.ix_(arms, arms)], rounds, values, noise_variance=NOISE, bounds=bounds
-                    )
-                    gp = of_matrix(prior, forgetting_rate=rate, noise_variance=NOISE)
-                    for earlier_arm, observed_in, value in observations:
-                        if observed_in > gp.round:
-                            gp.advance(observed_in - gp.round)
-                        gp.observe(earlier_arm, value)
-            gp.advance()
-        silence = np.diff([observed_in for _, observed_in, _ in observations] + [horizon + 1]).max()
-        assert (silence <= horizon / 8) == bounded
-        assert regret < 0.06 if bounded else regret > 0.3  # random choices have about 0.41
-
-    def test_equal_bounds_leave_no_choice(self) -> None:
-        prior, rounds, values = self.draw(0.1, 5, 0)
-        assert fit_forgetting_rate(prior, rounds, values, noise_variance=NOISE, bounds=(0.2, 0.2)) == 0.2
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"bounds": (0.0, 0.5)}, "0 < low <= high < 1"),
-            ({"bounds": (0.5, 0.1)}, "0 < low <= high < 1"),
-            ({"rounds": [4, 4]}, "at least two rounds"),
-            ({"values": [1.0, math.nan]}, "n finite numbers"),
-            ({"values": [1.0]}, "n finite numbers"),
-            ({"covariance": -np.eye(2)}, "not positive definite"),
-        ],
+    @quick
+    @given(
+        st.builds(TimeKernel, rates, st.one_of(st.just(math.inf), st.floats(0.5, 100.0))),
+        summed_rounds,
+        st.sampled_from([1e-30, 0.01]),
     )
-    def test_inputs_are_checked(self, changes: dict[str, Any], message: str) -> None:
-        arguments: dict[str, Any] = {
-            "covariance": np.eye(2),
-            "rounds": [1, 2],
-            "values": [0.1, 0.2],
-            "noise_variance": NOISE,
-            "bounds": (0.1, 0.5),
-        }
-        with pytest.raises(ValueError, match=message):
-            fit_forgetting_rate(**(arguments | changes))
+    def test_the_cube_equals_the_dense_posterior(
+        self, time: TimeKernel, rounds: list[tuple[int, bool]], forget_below: float
+    ) -> None:
+        gp = ContinuousTimeVaryingGP(
+            matern52, n_dims=1, variance=2.0, time=time, noise_variance=NOISE, forget_below=forget_below
+        )
+        sums = play_sums(gp, rounds, lambda point: DOMAIN[point])
+        mean, covariance = dense_sums(KERNEL, sums[len(sums) - gp.n_observations :], gp.round, time)
+        np.testing.assert_allclose(gp.predict(DOMAIN)[0], mean, atol=1e-8)
+        np.testing.assert_allclose(gp.predict(DOMAIN)[1], np.diag(covariance), atol=1e-8)
+        np.testing.assert_allclose(gp.covariance(DOMAIN[:4], DOMAIN), covariance[:4], atol=1e-8)
 
-    def test_horizon_is_checked(self) -> None:
-        with pytest.raises(ValueError, match="horizon_rounds=0"):
-            forgetting_bounds(0)
+    def test_the_gradient_has_all_terms(self) -> None:
+        gp = continuous(0.1, n_dims=1)
+        play_sums(gp, [(2, False), (5, True), (7, False), (1, False), (8, True)], lambda point: DOMAIN[point])
+        for x in (0.07, 0.4, 0.81):
+            numeric = (
+                gp.ucb_and_gradient(np.array([x + 1e-6]), 2.0)[0] - gp.ucb_and_gradient(np.array([x - 1e-6]), 2.0)[0]
+            )
+            assert gp.ucb_and_gradient(np.array([x]), 2.0)[1][0] == pytest.approx(numeric / 2e-6, rel=1e-5)
+
+    def test_a_reset_keeps_the_skipped_rounds(self) -> None:
+        gp = of_matrix(KERNEL, forgetting_rate=0.2, noise_variance=NOISE)
+        play_sums(gp, [(3, True), (4, False), (2, False)], int)
+        gp.reset()
+        gp.observe(6, 1.5)
+        agrees(gp, *dense_sums(KERNEL, [([(4, 2), (2, 3), (6, 4)], 1.5)], 4, TimeKernel(0.2)))
+
+    @pytest.mark.parametrize("place", [int, lambda point: DOMAIN[point]])
+    def test_a_new_sum_begins_without_the_skipped_rounds(self, place: Callable[[int], Any]) -> None:
+        gp = of_matrix(KERNEL, forgetting_rate=0.2, noise_variance=NOISE) if place is int else continuous(0.2)
+        gp.skip(place(3))
+        gp.advance()
+        gp.drop_skipped()
+        gp.observe(place(6), 1.5)
+        mean = gp.mean if isinstance(gp, TimeVaryingGP) else gp.predict(DOMAIN)[0]
+        np.testing.assert_allclose(mean, dense_sums(KERNEL, [([(6, 2)], 1.5)], 2, TimeKernel(0.2))[0], atol=1e-10)
+
+    def test_one_config_for_several_rounds_is_known_better_than_its_last_round(self) -> None:
+        """Four rounds of gain 1 at one point: their sum has the noise of one observation, not of one round in four."""
+        gp = of_matrix(KERNEL, forgetting_rate=0.0, noise_variance=1.0)
+        play_sums(gp, [(4, False)] * 3, int)
+        gp.observe(4, 4.0)
+        assert gp.mean[4] == pytest.approx(4.0 * 4.0 * 2.0 / (16.0 * 2.0 + 1.0))
+
+
+class TestHighestMeans:
+    def test_they_are_found_from_observed_points(self) -> None:
+        gp = scattered(0.01, 2, 12, 0)
+        found = gp.highest_means()
+        grid = np.random.default_rng(1).random((4000, 2))
+        assert found.mean[0] >= gp.predict(grid)[0].max() - 1e-6
+
+    def test_there_are_none_without_an_observation(self) -> None:
+        with pytest.raises(ValueError, match="without an observation"):
+            continuous(0.1).highest_means()
 
 
 def continuous(rate: float, *, n_dims: int = 1, forget_below: float = 1e-6) -> ContinuousTimeVaryingGP:
     return ContinuousTimeVaryingGP(
-        matern52, n_dims=n_dims, variance=2.0, forgetting_rate=rate, noise_variance=NOISE, forget_below=forget_below
+        matern52, n_dims=n_dims, variance=2.0, time=TimeKernel(rate), noise_variance=NOISE, forget_below=forget_below
     )
 
 
@@ -512,7 +501,7 @@ class TestContinuousDomain:
 
     @pytest.mark.parametrize(("name", "value"), [("n_dims", 0), ("variance", 0.0), ("noise_variance", -1.0)])
     def test_settings_are_checked(self, name: str, value: float) -> None:
-        arguments: dict[str, Any] = {"n_dims": 1, "variance": 2.0, "forgetting_rate": 0.1, "noise_variance": NOISE}
+        arguments: dict[str, Any] = {"n_dims": 1, "variance": 2.0, "time": TimeKernel(0.1), "noise_variance": NOISE}
         with pytest.raises(ValueError, match=f"{name}={value}"):
             ContinuousTimeVaryingGP(matern52, **(arguments | {name: value}))
 

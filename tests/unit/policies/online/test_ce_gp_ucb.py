@@ -22,7 +22,7 @@ from shoestring.core.space.parameters import Choice, Float
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import PolicyError
-from shoestring.models.online.time_varying import forgetting_bounds
+from shoestring.models.online.parameter_fit import NOISE_BOUNDS, VARIANCE_BOUNDS, forgetting_bounds, lengthscale_bounds
 from shoestring.policies.online.ce_gp_ucb import CEGPUCB
 from shoestring.policies.online.gp_ucb_variants import RGPUCB, TVGPUCB, GPUCBBandit
 from shoestring.runners.runner import write_receipt
@@ -69,7 +69,7 @@ def list_validated(ledger: Ledger) -> list[bool]:
 
 def test_kappa_validates_less_than_always_and_finds_the_same_hill() -> None:
     always = play(TVGPUCB(**VALUES), peak, begin(TVGPUCB()), 60)
-    sparing = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 60)
+    sparing = play(CEGPUCB(query="kappa", kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 60)
     assert all(list_validated(always))
     assert sum(list_validated(sparing)) <= 40
     for ledger in (always, sparing):
@@ -78,7 +78,8 @@ def test_kappa_validates_less_than_always_and_finds_the_same_hill() -> None:
 
 def test_a_higher_kappa_validates_more() -> None:
     validated = [
-        sum(list_validated(play(CEGPUCB(kappa=k, **VALUES), peak, begin(CEGPUCB()), 60))) for k in (0.6, 0.9, 1.0)
+        sum(list_validated(play(CEGPUCB(query="kappa", kappa=k, **VALUES), peak, begin(CEGPUCB()), 60)))
+        for k in (0.6, 0.9, 1.0)
     ]
     assert validated[0] < validated[1] < validated[2]
 
@@ -100,9 +101,9 @@ def test_the_first_two_rounds_are_validated_if_rewards_are_gains() -> None:
 
 
 def test_exact_covariance_changes_only_the_probability() -> None:
-    ledger = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 25)
-    plain = CEGPUCB(kappa=0.8, **VALUES).decide(ledger, ledger.decision_rng())
-    exact = CEGPUCB(kappa=0.8, exact_covariance=True, **VALUES).decide(ledger, ledger.decision_rng())
+    ledger = play(CEGPUCB(query="kappa", kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 25)
+    plain = CEGPUCB(query="kappa", kappa=0.8, **VALUES).decide(ledger, ledger.decision_rng())
+    exact = CEGPUCB(query="kappa", kappa=0.8, exact_covariance=True, **VALUES).decide(ledger, ledger.decision_rng())
     assert isinstance(plain, Train)
     assert isinstance(exact, Train)
     assert plain.config == exact.config
@@ -215,21 +216,123 @@ def test_the_predicted_gains_of_skipped_rounds_are_subtracted() -> None:
         assert order is not None
         ledger = ledger.append(order).append(write_receipt(order, step, value, Cost(), at=0.0, saved_step=step))
     surrogate = ledger.view(policy._learn(ledger)[0]).surrogate
-    # Arms are unrelated, so the process of b is scalar: 0.4 in round 3; then 2.7 = a_4 + a_5 + b_6 in round 6.
+    # The modes are unrelated, so each observation but the last is about one of two scalar processes: 0.9 of a in round 2, 0.4 of
+    # b in round 3; then 2.7 = a_4 + a_5 + b_6 in round 6.
     keep, noise = 0.9, 0.05
-    mean_a, var_a = 0.9 / 1.05, 0.05 / 1.05  # after round 2
-    skipped_mean = skipped_var = 0.0
-    for lag in (2, 3):
-        skipped_mean += keep ** (lag / 2) * mean_a
-        skipped_var += keep**lag * var_a + 1 - keep**lag
-    mean_b, var_b = keep**1.5 * 0.4 / 1.05, keep**3 * 0.05 / 1.05 + 1 - keep**3
-    mean_b += var_b / (var_b + noise + skipped_var) * (2.7 - skipped_mean - mean_b)
-    found = surrogate.predict({"mode": "b"})[0]
-    np.testing.assert_allclose(found, keep**0.5 * mean_b, rtol=1e-4)  # arms are unrelated to about 1e-6
+
+    def corr(lag: int) -> float:
+        return float(keep ** (lag / 2))
+
+    a_sum, b_now = [corr(2) + corr(3)], [corr(3)]  # with the observations of a and of b
+    gram = np.array(
+        [
+            [1 + noise, 0, a_sum[0]],
+            [0, 1 + noise, b_now[0]],
+            [a_sum[0], b_now[0], 2 + 2 * corr(1) + 1 + noise],
+        ]
+    )
+    cross = np.array([0.0, corr(4), corr(1)])  # of b in round 7
+    expected = cross @ np.linalg.solve(gram, [0.9, 0.4, 2.7])
+    np.testing.assert_allclose(surrogate.predict({"mode": "b"})[0], expected, rtol=1e-4)  # unrelated to about 1e-6
+
+
+def swamp(config: Config, round: int) -> float:
+    """Return the value of a run that crawls at 0.2, gains much more at 0.7, and gains nothing elsewhere."""
+    x = float(config["x"])
+    return 1.0 if abs(x - 0.7) < 0.08 else 0.2 if abs(x - 0.2) < 0.08 else 0.0
+
+
+def play_sum(policy: Policy, gain: Callable[[Config, int], float], rounds: int, space: Space = GRID) -> Ledger:
+    ledger, total = begin(policy, space, rounds), 0.0
+    for _ in range(rounds):
+        decision = policy.decide(ledger, ledger.decision_rng())
+        assert isinstance(decision, Train)
+        order = place_order(ledger, decision)
+        assert order is not None
+        total += gain(order.config, order.until)
+        value = total if order.validate == "last" else None
+        ledger = ledger.append(order).append(
+            write_receipt(order, order.until, value, Cost(), at=0.0, saved_step=order.until)
+        )
+    return ledger
+
+
+def stretches(ledger: Ledger) -> list[int]:
+    """Return the lengths of all stretches of rounds without validation."""
+    words = "".join("v" if validated else "." for validated in list_validated(ledger))
+    return [len(stretch) for stretch in words.split("v") if stretch]
+
+
+def test_no_stretch_without_validation_is_longer_than_the_limit() -> None:
+    """One gain is so much better than all others that the paper's rule stops validating."""
+    alone = play_sum(CEGPUCB(query="kappa", forgetting_rate=0.01), swamp, 80)
+    assert max(stretches(alone)) > 4
+    paced = play_sum(CEGPUCB(forgetting_rate=0.01), swamp, 80)
+    assert max(stretches(paced)) == 3  # a thirtieth of 80
+    assert "stretch" in {order.why["query"] for order in paced.orders}
+    assert max(stretches(play_sum(CEGPUCB(forgetting_rate=0.01, longest_stretch=2), swamp, 80))) == 2
+
+
+def test_at_most_a_share_of_the_rounds_is_validated() -> None:
+    certain = CEGPUCB(query="kappa", kappa=1.0)  # 1.0 is never reached
+    assert all(list_validated(play_sum(certain, swamp, 60)))
+    for share in (0.5, 0.2):
+        ledger = play_sum(CEGPUCB(kappa=1.0, pass_share=share), swamp, 60)
+        validated = np.cumsum(list_validated(ledger))
+        assert all(validated <= share * np.arange(1, 61) + 9)  # 15 % of 60
+        assert validated[-1] == share * 60 + 9
+        assert "share" in {order.why["query"] for order in ledger.orders}
+
+
+def test_a_round_without_validation_takes_the_largest_mean_or_the_largest_acquisition() -> None:
+    ledger = play(TVGPUCB(**VALUES), peak, begin(TVGPUCB()), 20)
+    never = CEGPUCB(query="bernoulli", query_probability=0.0, **VALUES)
+    for policy in (never, replace(never, unvalidated="acquisition")):
+        decision = policy.decide(ledger, ledger.decision_rng())
+        assert isinstance(decision, Train)
+        assert decision.validate == "none"
+        surrogate = ledger.view(policy._learn(ledger)[0]).surrogate
+        beta = 0.0 if policy.unvalidated == "mean" else float(str(decision.why["beta"]))
+        assert decision.config == surrogate.propose("ucb", beta, np.random.default_rng(0)).config
+
+
+def test_a_run_in_a_bad_corner_is_found_out() -> None:
+    """The reward becomes worse where the run is, at a round in which it no longer validates."""
+    switch = lambda config, round: swamp({"x": config["x"] if round < 40 else 0.9 - config["x"]}, round)  # noqa: E731
+    ledger = play_sum(CEGPUCB(), switch, 100)
+    late = [order.config["x"] for order in ledger.orders[-20:]]
+    assert np.mean([abs(x - 0.2) < 0.08 for x in late]) >= 0.5
+
+
+def test_the_forgetting_rate_follows_from_the_number_of_rounds() -> None:
+    for rounds, lag in ((30, 30), (60, 60), (600, 600)):
+        policy = CEGPUCB()
+        decision = policy.decide(begin(policy, rounds=rounds), np.random.default_rng(0))
+        assert isinstance(decision, Train)
+        rate = float(str(decision.why["forgetting_rate"]))
+        assert (1.0 - rate) ** (lag / 2) == pytest.approx(math.exp(-0.3))
+
+
+def test_all_parameters_in_time_are_fitted_within_bounds() -> None:
+    policy = TVGPUCB(time_kernel="se", variance=None, noise_variance=None, **VALUES)
+    rng = np.random.default_rng(0)
+    ledger = play(policy, lambda config, round: peak(config, round) + float(rng.normal(0.0, 0.3)), begin(policy), 40)
+    lengths = [float(str(order.why["time_lengthscale"])) for order in ledger.orders]
+    low, high = lengthscale_bounds(60)
+    assert lengths[0] == high
+    assert all(low <= length <= high for length in lengths)
+    assert len(set(lengths[8:16])) == 1
+    memo = ledger.orders[-1].memo
+    assert VARIANCE_BOUNDS[0] <= memo["variance"][0] <= VARIANCE_BOUNDS[1]
+    assert 0.02 < memo["noise_variance"][0] < 0.4
+    assert NOISE_BOUNDS[0] < 0.02
+    changed = CEGPUCB(forgetting_rate=None, **VALUES).decide(ledger, ledger.decision_rng())
+    assert isinstance(changed, Train)
+    assert changed.memo["forgetting_rate"], "a memo of other settings is not understood as this one's"
 
 
 def test_why_has_the_numbers_of_the_decision() -> None:
-    ledger = play(CEGPUCB(kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 20)
+    ledger = play(CEGPUCB(query="kappa", kappa=0.8, **VALUES), peak, begin(CEGPUCB()), 20)
     why = ledger.orders[-1].why
     assert {"round", "query", "competitors", "mean", "std", "beta", "kappa", "forgetting_rate"} <= set(why)
     assert why["round"] == 20
@@ -252,6 +355,14 @@ def test_why_has_the_numbers_of_the_decision() -> None:
         (CEGPUCB, "beta", -1.0),
         (CEGPUCB, "beta", math.inf),
         (CEGPUCB, "n_starts", 0),
+        (CEGPUCB, "pass_share", 0.0),
+        (CEGPUCB, "longest_stretch", 0),
+        (CEGPUCB, "unvalidated", "best"),
+        (CEGPUCB, "time_kernel", "rbf"),
+        (CEGPUCB, "time_lengthscale", 0.0),
+        (CEGPUCB, "forgetting_rate", "slowly"),
+        (CEGPUCB, "variance", 0.0),
+        (CEGPUCB, "noise_variance", -1.0),
         (CEGPUCB, "validate_at_most", "a lot"),
         (CEGPUCB, "validate_at_most", 20),
         (RGPUCB, "block", 0),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from shoestring.core.ledger.entries import StudyDefinition
 from shoestring.core.space.encoding import Encoding
 from shoestring.core.space.parameters import Choice, Constant, Float, Int
 from shoestring.core.space.space import Config, Space
+from shoestring.models.online.parameter_fit import DriftParameters
 from shoestring.policies.online.drift_model import CubeKernel, CubeSurrogate, DriftView, FiniteSurrogate
 from shoestring.policies.online.online_run import RunView
 
@@ -26,7 +30,7 @@ MIXED = Space(
     }
 )
 OPTIMIZER, MOMENTUM = (MIXED.cube_names.index(name) for name in ("optimizer", "momentum"))
-VIEW = DriftView(RunView(), kernel="matern52", lengthscale=0.3, variance=1.7, noise_variance=0.01, forgetting_rate=0.01)
+VIEW = DriftView(RunView(), kernel="matern52", lengthscale=0.3, parameters=DriftParameters(0.01, math.inf, 1.7, 0.01))
 
 
 def cube_kernel(space: Space) -> CubeKernel:
@@ -48,7 +52,7 @@ def test_kernel_on_the_cube_equals_kernel_on_configs() -> None:
     ]
     cube = np.array([MIXED.to_cube(config) for config in configs])
     k = cube_kernel(MIXED)(cube, cube)[0]
-    np.testing.assert_allclose(k, VIEW.prior_covariance(MIXED, configs), rtol=1e-12)
+    np.testing.assert_allclose(k, 1.7 * VIEW.prior_correlation(MIXED, configs), rtol=1e-12)
 
 
 @examples(20, thorough=60)
@@ -81,13 +85,13 @@ def test_inactive_options_are_equal_to_each_other_and_to_no_option() -> None:
         {"c": Choice(["a", "b", "e"]), "d": Choice(["p", "q", "r"], when={"c": ["a", "b"]}), "x": Float(0, 1)}
     )
     absent, other, present = {"c": "e", "x": 0.5}, {"c": "a", "d": "p", "x": 0.5}, {"c": "a", "d": "q", "x": 0.5}
-    k = VIEW.prior_covariance(space, [absent, other, present])
+    k = VIEW.prior_correlation(space, [absent, other, present])
     assert k[0, 1] == k[0, 2]
 
 
 def test_different_options_are_nearly_unrelated() -> None:
     space = Space({"mode": Choice(["train", "tune"])})
-    assert VIEW.prior_covariance(space, [{"mode": "train"}, {"mode": "tune"}])[0, 1] < 0.01
+    assert VIEW.prior_correlation(space, [{"mode": "train"}, {"mode": "tune"}])[0, 1] < 0.01
 
 
 @pytest.mark.parametrize(
@@ -111,3 +115,35 @@ def test_a_space_with_one_config_has_no_competitor() -> None:
 def test_all_other_options_compete() -> None:
     proposal = make_surrogate(Space({"mode": Choice(["a", "b", "c"])})).propose("ucb", 1.0, np.random.default_rng(0))
     assert (proposal.chosen, proposal.competitors.tolist()) == (0, [1, 2])
+
+
+@pytest.mark.parametrize(
+    "space", [Space.from_configs([{"x": x / 8} for x in range(9)]), Space({"c": Choice(["a", "b", "c"])})]
+)
+def test_without_forgetting_both_time_kernels_agree_in_a_finite_space(space: Space) -> None:
+    """A smooth time kernel of enormous length-scale is no drift at all, but it takes the other implementation."""
+    configs = space.rows or tuple(space.grid(9))
+    surrogates = []
+    for length in (math.inf, 1e9):
+        view = replace(VIEW, parameters=DriftParameters(0.0, length, 1.7, 0.01))
+        definition = StudyDefinition(
+            space=space, budget=Budget("9 epochs"), policy="ce_gp_ucb", settings={}, seed=0, max_steps=9
+        )
+        surrogates.append(view.start(definition).surrogate)
+    for surrogate in surrogates:
+        surrogate.observe(configs[1], 0.7)
+        surrogate.gp.advance()
+        surrogate.skip(configs[0])
+        surrogate.gp.advance()
+        surrogate.observe(configs[2], -1.2)
+        surrogate.gp.advance()
+    one, other = (
+        surrogate.propose("ucb", 2.0, np.random.default_rng(0), with_covariance=True) for surrogate in surrogates
+    )
+    assert (one.config, one.competitors.tolist()) == (other.config, other.competitors.tolist())
+    assert one.covariance is not None
+    assert other.covariance is not None
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-7)
+    np.testing.assert_allclose(one.variance, other.variance, atol=1e-7)
+    np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-7)
+    assert surrogates[1].propose_best_mean().config == surrogates[0].propose_best_mean().config
