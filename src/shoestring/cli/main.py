@@ -68,6 +68,7 @@ def cli() -> None:
 @options.cluster_options
 @options.seed_option
 @click.option("--initial", metavar="FILE", help="Configurations to try first, as JSON lines.")
+@options.earlier_options
 @options.deadline_option
 @click.option(
     "--live",

@@ -105,6 +105,23 @@ def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--seed", type=int, help=text)(function)
 
 
+def earlier_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name earlier studies."""
+    function = click.option(
+        "--like-rename",
+        multiple=True,
+        metavar="OLD=NEW",
+        help="A parameter of earlier studies that has another name here.",
+    )(function)
+    return click.option(
+        "--like",
+        multiple=True,
+        metavar="SOURCE",
+        help="Learn from an earlier study when this one begins: NAME (in this store), FILE.db#NAME, optuna:STORAGE#NAME, or a "
+        "table, FILE.csv#COLUMN; may be repeated.",
+    )(function)
+
+
 def deadline_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--deadline", metavar="DURATION", help=_DEADLINE)(function)
 

@@ -6,12 +6,20 @@ import contextlib
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from shoestring import policies
-from shoestring.cli.job import Job, add_validation_limit, read_configs, read_direction, read_settings, require_file
+from shoestring.cli.job import (
+    Job,
+    add_validation_limit,
+    read_configs,
+    read_direction,
+    read_renames,
+    read_settings,
+    require_file,
+)
 from shoestring.cli.options import FAILED, NO_RESULT, STOPPED, SUCCESS
 from shoestring.cli.printing import print_line, print_rich, store_words
 from shoestring.core.deciding.policy import warn_of_small_budget
@@ -26,6 +34,7 @@ from shoestring.reports import facts, messages
 from shoestring.reports.progress import Progress
 from shoestring.runners.runner import Runner
 from shoestring.stores.addresses import PASSWORD_VARIABLE, open_store
+from shoestring.study.earlier import list_alike
 from shoestring.study.loop import Ending
 from shoestring.study.run_study import RunOptions, StudyRun
 from shoestring.study.study import Study
@@ -57,6 +66,8 @@ def run_command(
     workers: int | None,
     seed: int | None,
     initial: str | None,
+    like: Sequence[str],
+    like_rename: Iterable[str],
     deadline: str | None,
     validate_price: float,
     validate_at_most: str | None,
@@ -87,6 +98,8 @@ def run_command(
         workers=workers,
         prices=Prices(validate_price),
         initial=read_configs(initial),
+        like=list(like),
+        like_rename=read_renames(like_rename),
         target=job.to_target(),
     )
     job = job.with_stored_options(study.ledger.definition.target)
@@ -151,6 +164,7 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
     if not ledger.orders:
         policy = f"policy {ledger.state.policy}, seed {ledger.definition.seed}"
         yield f"study {study.name!r}: {total} for {job.words}, {policy}"
+        yield from _describe_earlier_studies(study)
     else:
         spent = f"{ledger.budget.show(ledger.spent)} of {total} spent"
         trials = count(len(ledger.trials), "trial")
@@ -165,6 +179,15 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
         yield "warning: the training code has changed since this study began; its earlier values may not be comparable"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
         yield _describe_no_saving(job)
+
+
+def _describe_earlier_studies(study: Study) -> Iterator[str]:
+    """Yield what the study has learned from earlier ones, or that there are some from which it could learn."""
+    if lines := messages.describe_earlier_studies(study.ledger):
+        yield from lines
+    elif alike := list_alike(study.store, study.name, study.ledger.space):
+        are = "earlier study of this space is" if len(alike) == 1 else "earlier studies of this space are"
+        yield f"note: {len(alike)} {are} in this store; in a new study, --like {shlex.quote(alike[-1])} uses it"
 
 
 def _describe_no_saving(job: Job) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from shoestring.core.ledger.entries import Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import EarlierStudy, list_earlier_studies
 from shoestring.core.ledger.state import Trial
 from shoestring.core.values.text import printable
 
@@ -50,6 +51,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "seconds": {kind: seconds for kind, seconds in state.by_kind.items() if seconds},
         "training_share": state.training_share,
         "best": None if best is None else _best_facts(ledger, best, checkpoint),
+        "earlier_studies": [_earlier_facts(one) for one in list_earlier_studies(ledger.entries())],
         "failures": failures(ledger),
         "slow_workers": slow_workers(ledger),
         "cost_by_price": cost_by_price(ledger),
@@ -66,6 +68,19 @@ def _best_facts(ledger: Ledger, best: Trial, checkpoint: Path | str | None) -> d
         "config": dict(best.best_config or best.config),
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "metrics": dict(metrics),
+    }
+
+
+def _earlier_facts(earlier: EarlierStudy) -> dict[str, Any]:
+    return {
+        "name": earlier.name,
+        "source": earlier.source,
+        "digest": earlier.digest,
+        "date": earlier.date,
+        "trials": earlier.trials,
+        "trials_used": len(earlier.scores),
+        "parameters": list(earlier.parameters),
+        "has_prices": bool(earlier.step_s),
     }
 
 

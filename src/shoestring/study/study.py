@@ -185,6 +185,8 @@ class Study:
         prices: Prices | None = None,
         initial: Sequence[Config] = (),
         target: Mapping[str, Any] | None = None,
+        like: Any = (),
+        like_rename: Mapping[str, str] | None = None,
     ) -> Study:
         """Begin a study without training, or open the study of that name and change it.
 
@@ -222,6 +224,12 @@ class Study:
             Facts about the training code, stored with the study as plain values that can be written as JSON; most users leave
             it out. The entry "checkpoints" is a folder or an address such as "s3://bucket/runs", in which a folder with the
             name of the study gets its checkpoints. Without this entry it is a folder beside the store.
+        like : str or Path or Study or list of these, optional
+            Earlier studies to learn from, when a study begins: the name of a study in this store, "FILE.db#NAME",
+            "optuna:STORAGE#NAME", a table ("FILE.csv#COLUMN", "FILE.jsonl#COLUMN"), or a `Study`. What they found is copied into
+            the new study. Policies choose its first configurations by it, and forget it if it proves wrong.
+        like_rename : mapping, optional
+            Parameters of earlier studies that have another name here: `{"learning_rate": "lr"}`.
 
         Returns
         -------
@@ -250,6 +258,8 @@ class Study:
             prices=prices,
             initial=initial,
             target=target,
+            like=like,
+            like_rename=like_rename,
         )
         return cls(begin(open_store(store), name, request), request.policy_object)
 

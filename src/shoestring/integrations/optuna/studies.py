@@ -22,7 +22,7 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Space
 from shoestring.core.values.credentials import hide_credentials
-from shoestring.errors import SpaceError, StudyError
+from shoestring.errors import SpaceError, StudyError, one_line
 from shoestring.integrations.optional import import_optional
 from shoestring.integrations.optuna.spaces import to_distributions, to_parameter, to_params
 from shoestring.reports.reasons import describe_reason
@@ -196,10 +196,7 @@ def from_optuna(
 
         study = from_optuna(optuna.load_study(study_name="mine", storage=storage), budget="2h", store="mine.db")
     """
-    if len(study.directions) != 1:
-        raise StudyError(
-            f"the Optuna study {study.study_name!r} has {len(study.directions)} objectives: it must have one"
-        )
+    _require_one_objective(study)
     trials = [trial for trial in study.trials if trial.state != _State.RUNNING]
     space = _space_of(study.study_name, trials)
     finished = [trial for trial in trials if trial.state != _State.WAITING and _fits(trial.params, space)]
@@ -221,6 +218,42 @@ def from_optuna(
     entries = list(_entries_of(finished, curves))
     imported.journal.append_newest(lambda ledger: entries)
     return imported
+
+
+def read_trials(where: str, name: str) -> tuple[str, Direction, list[tuple[dict[str, Any], list[float], float | None]]]:
+    """Return the name and the direction of a stored Optuna study, and of each finished trial its parameters, its values by step,
+    and its mean seconds of a step.
+
+    Without a name the storage must hold one study.
+    """
+    try:
+        with _QuietOptuna():
+            storage = _storage(where)
+            known = _optuna.study.get_all_study_names(storage)
+            if not name and len(known) != 1:
+                raise StudyError(
+                    f"{hide_credentials(where)!r} holds {len(known)} Optuna studies: name one, as in optuna:STORAGE#NAME; "
+                    f"it has {', '.join(known) or 'none'}"
+                )
+            study = _optuna.load_study(study_name=name or known[0], storage=storage)
+    except (KeyError, OSError, _optuna.exceptions.OptunaError, ArithmeticError, ValueError) as error:
+        where, problem = hide_credentials(where), one_line(str(error))
+        raise StudyError(f"the Optuna study {name!r} in {where!r} cannot be read: {problem}") from None
+    _require_one_objective(study)
+    finished = [trial for trial in study.trials if trial.state.is_finished()]
+    rows = []
+    for trial in finished:
+        curve = _curve(trial)
+        seconds = trial.duration.total_seconds() / max(1, len(curve)) if trial.duration is not None else None
+        rows.append((dict(trial.params), curve, seconds))
+    return study.study_name, "min" if study.direction.name == "MINIMIZE" else "max", rows
+
+
+def _require_one_objective(study: Any) -> None:
+    if len(study.directions) != 1:
+        raise StudyError(
+            f"the Optuna study {study.study_name!r} has {len(study.directions)} objectives: it must have one"
+        )
 
 
 def _entries_of(trials: Sequence[Any], curves: Mapping[int, Sequence[float]]) -> Iterator[Entry]:

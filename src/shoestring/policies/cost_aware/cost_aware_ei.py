@@ -52,14 +52,19 @@ from shoestring.models.cost_aware.candidate_search import (
 )
 from shoestring.models.cost_aware.cost_models import COST_MODELS
 from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implied_alpha, is_efficient, pareto_front
+from shoestring.models.earlier_scores import InformedGP
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import Scaling, fit_scaling, normal_quantile
 from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Pool
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
+from shoestring.policies.earlier_studies import EARLIER_STUDIES
+from shoestring.policies.halving.guide import choose_newcomers
+from shoestring.policies.halving.newcomers import GUIDE_LABELS
 from shoestring.policy import (
     LOG_SPREAD,
+    NO_MEMO,
     CandidateScores,
     Config,
     CurvePrediction,
@@ -106,7 +111,7 @@ class ScoredCandidates:
     table: ConfigTable
     pool: Pool  # the first of the candidates; refined points follow
     costs: TrialCosts
-    gp: GP  # of scaled losses
+    gp: GP | InformedGP  # of scaled losses
     scale: Scaling
     alpha: float
     memo: Memo
@@ -155,6 +160,7 @@ class ScoredCandidates:
 class CostAwareEI:
     name: ClassVar[str] = "cost_aware_ei"
     why_labels: ClassVar[Labels] = {
+        **GUIDE_LABELS,
         **QUEUED_OR_INTERRUPTED_LABELS,
         "alpha_misses_by": "log score by which that exponent misses the choice",
         "cheap_end_of": "parameters at whose cheap end the initial design starts",
@@ -191,10 +197,10 @@ class CostAwareEI:
             raise PolicyError(f"CostAwareEI(cost_features={one!r}) must be a list of parameter names: write [{one!r}].")
         if not isinstance(one, Sequence) or not all(isinstance(name, str) for name in one):
             raise PolicyError(f"CostAwareEI(cost_features={one!r}) must be a list of parameter names: write ['width'].")
-        if (self.cost_model == "transfer") != bool(self.transferred):
+        if self.transferred and self.cost_model != "transfer":
             raise PolicyError(
-                f"CostAwareEI(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
-                "is fitted with `shoestring.transfer_costs`. Give both or neither."
+                f"CostAwareEI(cost_model={self.cost_model!r}) does not use `transferred`, the model that "
+                '`shoestring.transfer_costs` fitted to earlier studies. Set cost_model="transfer", or leave it out.'
             )
 
     # deciding --------------------------------------------------------------------------------------------------------
@@ -210,14 +216,19 @@ class CostAwareEI:
         return scored.costs.add_expected_cost(order, scored.found.points, at)
 
     def _is_in_design(self, ledger: Ledger) -> bool:
+        if ledger.view(EARLIER_STUDIES):  # then there is something to go by from the first trial on
+            return False
         if self.initial_design == "fixed":
             return is_in_design(ledger, self.initial_trials)
         return ledger.spent + ledger.reserved < CHEAP_SHARE * ledger.budget.total
 
     def _design(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
+        if ledger.view(EARLIER_STUDIES) and (newcomer := choose_newcomers(ledger, NO_MEMO, 1)):
+            chosen: Why = {"phase": DESIGN, **newcomer.why}
+            return start_trial(ledger, newcomer.config, ledger.max_steps, why=chosen, memo=ledger.memo)
         table = ledger.view(ConfigsView())
         costs = self._costs(ledger, table)
-        if self.initial_design == "cheap" and costs.model is not None:
+        if self.initial_design == "cheap" and costs.is_known:
             pool = table.pool(ledger, _CHEAP_CANDIDATES, rng, near=())
             if len(pool.points):
                 features, log_cost = table.encoding.features, costs.predict(pool.points)[0]
@@ -316,7 +327,7 @@ class CostAwareEI:
             why["threshold"] = scored.loss_unit * float(np.exp(scored.found.threshold))
         else:
             why["cost_exponent"] = scored.alpha
-        if scored.costs.model is None:
+        if not scored.costs.is_known:
             return why
         front = scored.find_front()
         cheaper = int(np.count_nonzero(log_cost[front] < log_cost[at]))
@@ -352,11 +363,19 @@ def _compare(scored: ScoredCandidates) -> Why:
     )
 
 
-def _fit_surrogate(ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats) -> tuple[GP, float, Lists]:
+def _fit_surrogate(
+    ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats
+) -> tuple[GP | InformedGP, float, Lists]:
     """Return the posterior given scaled losses y, (n,), with trials under way as predicted; f_min; and the next memo."""
-    encoding, memo = table.encoding, ledger.memo
-    x = encoding.features(table.stack([trial.number for trial in results]))
-    gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, _REFITS.check_fit(memo, y.size))
+    encoding, memo, earlier = table.encoding, ledger.memo, ledger.view(EARLIER_STUDIES)
+    x, kernel = encoding.features(table.stack([trial.number for trial in results])), kernel_for(encoding)
+    gp: GP | InformedGP
+    if earlier:
+        expected = earlier.expect(x, y)
+        rest, next_memo = carry_gp(kernel, x, y - expected.mean(x), memo, _REFITS.check_fit(memo, y.size))
+        gp = InformedGP(kernel, expected, rest)
+    else:
+        gp, next_memo = carry_gp(kernel, x, y, memo, _REFITS.check_fit(memo, y.size))
     f_min = float(gp.predict_observed().min())
     in_training = [trial.number for trial in ledger.trials if trial.open_order is not None]
     if in_training:
