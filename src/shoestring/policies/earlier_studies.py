@@ -70,6 +70,11 @@ class EarlierExpectation:
     earlier: EarlierStudies
     weights: Floats  # (J,)
 
+    def describe(self) -> str:
+        """Return the names of the earlier studies with their weights."""
+        names = (facts.name for facts in self.earlier.studies)
+        return ", ".join(f"{name} (weight {weight:.2g})" for name, weight in zip(names, self.weights, strict=True))
+
     def mean(self, x: Floats) -> Floats:
         """Return the expected scores, (m,), for features x, (m, columns)."""
         return np.asarray(self.earlier.predict_scores(x) @ self.weights)

@@ -44,7 +44,7 @@ from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP, GP_MEMO, condition
 from shoestring.models.loss_scaling import normal_quantile
 from shoestring.policies.config_table import BEST, ConfigTable, Pool
-from shoestring.policies.earlier_studies import EARLIER_STUDIES
+from shoestring.policies.earlier_studies import EARLIER_STUDIES, EarlierExpectation
 from shoestring.policies.halving.newcomers import CONFIGS, Newcomer, encode_place
 from shoestring.policy import (
     LOG_SPREAD,
@@ -208,6 +208,8 @@ def _explain(ledger: Ledger, guide: Guide, part: Indices, log_ei: Floats, best: 
         in_unit=lambda score: _round(rate * math.exp(score)),
     )
     why["expected_share"] = share
+    if isinstance(guide.gp, InformedGP) and isinstance(expected := guide.gp.expected, EarlierExpectation):
+        why["learned_from"] = expected.describe()
     if similar := guide.find_similar(int(part[best])):
         why["similar_to"] = ", ".join(map(str, similar))
     if by_price:

@@ -54,6 +54,7 @@ GUIDE_LABELS: Labels = {
     "expected_share": "share of trials expected to be better after as many steps (share)",
     "chosen_at": "order at which the model chose this configuration",
     "price": "predicted price of a step ({unit})",
+    "learned_from": "earlier studies, and how much their predictions are believed (share)",
     "similar_to": "trials with the most similar configurations",
 }
 _FIRST_DRAWN = 4  # newcomers that are drawn before the first evaluation of the model

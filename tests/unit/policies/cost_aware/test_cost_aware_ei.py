@@ -416,8 +416,7 @@ def test_refits_are_due_by_results_and_kept_in_the_memo() -> None:
         ({"initial_trials": 0}, "initial_trials=0.*>= 1.* 5"),
         ({"candidates": 2.5}, r"candidates=2\.5"),
         ({"cost_features": "rounds"}, r"cost_features='rounds'.*write \['rounds'\]"),
-        ({"cost_model": "transfer"}, "cost_model='transfer'.*Give both or neither"),
-        ({"transferred": {"weights": [1.0]}}, "go together"),
+        ({"transferred": {"weights": [1.0]}}, "cost_model='auto'.*does not use `transferred`"),
     ],
 )
 def test_settings_out_of_range_are_errors(settings: dict[str, Any], message: str) -> None:
