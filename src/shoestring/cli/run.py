@@ -34,7 +34,6 @@ from shoestring.reports import facts, messages
 from shoestring.reports.progress import Progress
 from shoestring.runners.runner import Runner
 from shoestring.stores.addresses import PASSWORD_VARIABLE, open_store
-from shoestring.study.earlier import list_alike
 from shoestring.study.loop import Ending
 from shoestring.study.run_study import RunOptions, StudyRun
 from shoestring.study.study import Study
@@ -47,6 +46,7 @@ _CANNOT_SAVE = {
     "command": "this program writes no checkpoint to SHOESTRING_CHECKPOINT, so a trial that continues is trained again from "
     "its first step",
 }
+_MAX_COMPARED = 20  # other studies of the store whose parameters are compared with those of a new one
 _CHECKS_CODE = "/shoestring/runners/training/code.py"  # the file that checks what training code reports
 
 
@@ -185,9 +185,17 @@ def _describe_earlier_studies(study: Study) -> Iterator[str]:
     """Yield what the study has learned from earlier ones, or that there are some from which it could learn."""
     if lines := messages.describe_earlier_studies(study.ledger):
         yield from lines
-    elif alike := list_alike(study.store, study.name, study.ledger.space):
+    elif alike := _list_alike(study):
         are = "earlier study of this space is" if len(alike) == 1 else "earlier studies of this space are"
         yield f"note: {len(alike)} {are} in this store; in a new study, --like {shlex.quote(alike[-1])} uses it"
+
+
+def _list_alike(study: Study) -> list[str]:
+    """Return the names of the other studies of the store that have the same parameters and a result; only the newest are read."""
+    others = [name for name in study.store.studies() if name != study.name][-_MAX_COMPARED:]
+    names = study.ledger.space.parameters.keys()
+    ledgers = ((name, study.store.load(name)) for name in others)
+    return [name for name, one in ledgers if one is not None and one.best and one.space.parameters.keys() == names]
 
 
 def _describe_no_saving(job: Job) -> str:

@@ -16,9 +16,10 @@ import numpy as np
 
 from shoestring.core.ledger.notes import EarlierStudy
 from shoestring.core.values.arrays import Floats
-from shoestring.policy import Encoding, Entry, Note, Space, StudyDefinition
+from shoestring.policy import Encoding, Entry, Note, Space, StudyDefinition, Why
 
 if TYPE_CHECKING:
+    from shoestring.models.earlier_scores import InformedGP
     from shoestring.models.gp.posterior import GP
 
 
@@ -40,6 +41,11 @@ class EarlierStudies:
             encoding = Encoding(self.space)
             self._models += [EarlierModel.of(encoding, facts) for facts in self.studies[len(self._models) :]]
         return self._models
+
+    @property
+    def agreement(self) -> float | None:
+        """The mean agreement of first looks with later ones in the earlier studies; None without an earlier study."""
+        return float(np.mean([facts.agreement for facts in self.studies])) if self.studies else None
 
     @property
     def step_s(self) -> float | None:
@@ -71,7 +77,7 @@ class EarlierExpectation:
     weights: Floats  # (J,)
 
     def describe(self) -> str:
-        """Return the names of the earlier studies with their weights."""
+        """Return the names of the earlier studies with their weights, for `why`."""
         names = (facts.name for facts in self.earlier.studies)
         return ", ".join(f"{name} (weight {weight:.2g})" for name, weight in zip(names, self.weights, strict=True))
 
@@ -126,6 +132,12 @@ class EarlierModel:
     def fill(self, features: Floats) -> Floats:
         """Return features, (m, columns), with the columns that the earlier study did not have set to one value."""
         return np.where(np.isnan(self.unknown), features, self.unknown)
+
+
+def describe_earlier(gp: GP | InformedGP) -> Why:
+    """Return which earlier studies a prediction is made from; nothing if it is made from this study alone."""
+    expected = getattr(gp, "expected", None)
+    return {"learned_from": expected.describe()} if isinstance(expected, EarlierExpectation) else {}
 
 
 def encode_rows(encoding: Encoding, facts: EarlierStudy) -> tuple[Floats, Floats]:

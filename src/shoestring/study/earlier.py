@@ -37,11 +37,11 @@ from shoestring.core.values.text import count
 from shoestring.errors import StudyError, did_you_mean
 from shoestring.stores.addresses import open_store
 from shoestring.stores.ledger_store import LedgerStore
+from shoestring.study.earlier_optuna import read_optuna_study
 from shoestring.study.earlier_tables import TABLE_ENDINGS, read_table
 
 MAX_TRIALS = 200  # copied from one earlier study
 _MIN_TRIALS = 2  # with a result, for a model
-_MAX_COMPARED = 20  # studies of a store whose spaces are compared with that of a new one
 _STORE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _OPTUNA = "optuna:"
 
@@ -56,7 +56,7 @@ class EarlierTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceStudy:
     """An earlier study as it was read."""
 
     name: str
@@ -75,9 +75,9 @@ def read_earlier_studies(
     return [copy_source(read_source(source, direction, store), renames, space, direction) for source in sources]
 
 
-def copy_source(source: Source, renames: Mapping[str, str], space: Space, direction: Direction) -> EarlierStudy:
+def copy_source(source: SourceStudy, renames: Mapping[str, str], space: Space, direction: Direction) -> EarlierStudy:
     """Return what is copied from a source into a study with this space and direction."""
-    from shoestring.models.first_looks import place_trials, score_places  # these import SciPy
+    from shoestring.models.first_looks import measure_agreement, place_trials, score_places  # these import SciPy
     from shoestring.policies.earlier_studies import fit_earlier_study
 
     if source.direction not in (None, direction):
@@ -101,7 +101,8 @@ def copy_source(source: Source, renames: Mapping[str, str], space: Space, direct
             f"the earlier study {source.name!r} has {count(len(usable), 'trial')} with a result and a configuration that this "
             f"study can place, of {len(source.trials)}: it needs at least {_MIN_TRIALS}. Leave it out."
         )
-    places = place_trials([trial.losses for trial in usable])
+    curves = [trial.losses for trial in usable]
+    places = place_trials(curves)
     order = sort_best_first(places, "lowest", exact=True)
     kept = [int(i) for i in order[np.linspace(0, len(order) - 1, min(len(order), MAX_TRIALS)).round().astype(int)]]
     scores = score_places(places)
@@ -116,10 +117,43 @@ def copy_source(source: Source, renames: Mapping[str, str], space: Space, direct
         parameters=parameters,
         configs=[{name: usable[i].config[name] for name in parameters if name in usable[i].config} for i in kept],
         scores=[float(scores[i]) for i in kept],
+        agreement=measure_agreement(curves),
         step_s=known_prices if len(known_prices) == len(kept) else [],
     )
     rows = dumps([facts.configs, facts.scores, facts.step_s])
     return fit_earlier_study(space, replace(facts, digest=blake2b(rows.encode(), digest_size=8).hexdigest()))
+
+
+def refit_earlier_studies(space: Space, studies: Sequence[EarlierStudy]) -> list[EarlierStudy]:
+    """Return the same earlier studies for another space; those of which too little can be placed in it are left out."""
+    from shoestring.policies.earlier_studies import fit_earlier_study
+
+    encoding, refitted = Encoding(space), []
+    for facts in studies:
+        parameters = [name for name in facts.parameters if name in space.parameters]
+        kept = [i for i, config in enumerate(facts.configs) if _can_place(encoding, config, parameters)]
+        if len(kept) >= _MIN_TRIALS and any(name in space.cube_names for name in parameters):
+            rows = replace(
+                facts,
+                parameters=parameters,
+                configs=[
+                    {name: facts.configs[i][name] for name in parameters if name in facts.configs[i]} for i in kept
+                ],
+                scores=[facts.scores[i] for i in kept],
+                step_s=[facts.step_s[i] for i in kept] if facts.step_s else [],
+            )
+            refitted.append(fit_earlier_study(space, rows))
+    return refitted
+
+
+def find_step_s(sources: Sequence[Any], store: LedgerStore) -> float:
+    """Return the mean seconds of a step in earlier studies; raise StudyError if none of them knows it."""
+    found = [read_source(source, "min", store) for source in sources]
+    known = [trial.step_s for one in found for trial in one.trials if trial.step_s]
+    if not known:
+        names = ", ".join(one.name for one in found)
+        raise StudyError(f"no trial of {names} has the seconds of its steps: give --step-cost, as in --step-cost 30s")
+    return float(np.mean(known))
 
 
 def _rename(config: Config, renames: Mapping[str, str]) -> Config:
@@ -148,7 +182,7 @@ def describe_source(source: Any) -> str:
     return hide_credentials(str(source))
 
 
-def read_source(source: Any, direction: Direction, store: LedgerStore) -> Source:
+def read_source(source: Any, direction: Direction, store: LedgerStore) -> SourceStudy:
     """Return the earlier study that a source names; raise StudyError if there is none."""
     if hasattr(source, "ledger"):  # a Study
         return read_ledger(source.name, describe_source(source), source.ledger)
@@ -170,7 +204,7 @@ def read_source(source: Any, direction: Direction, store: LedgerStore) -> Source
     return _read_study(source, store, source)
 
 
-def _read_study(source: str, store: LedgerStore, name: str) -> Source:
+def _read_study(source: str, store: LedgerStore, name: str) -> SourceStudy:
     ledger = store.load(name)
     if ledger is None:
         studies = store.studies()
@@ -191,51 +225,35 @@ def _find_only_study(store: LedgerStore, source: str) -> str:
     return studies[0]
 
 
-def read_ledger(name: str, source: str, ledger: Ledger) -> Source:
+def read_ledger(name: str, source: str, ledger: Ledger) -> SourceStudy:
     """Return a study of a ledger as a source."""
     trials = []
     for trial in ledger.trials:
         is_bad = trial.diverged or bool(trial.failure)
         step_s = math.fsum(trial.step_costs) / len(trial.step_costs) if trial.step_costs else None
         trials.append(EarlierTrial(trial.config, [math.inf] if is_bad else list(trial.losses), step_s))
-    return Source(name, source, trials, ledger.definition.direction)
+    return SourceStudy(name, source, trials, ledger.definition.direction)
 
 
-def _read_optuna(source: str, place: str, name: str) -> Source:
-    from shoestring.integrations.optuna.studies import read_trials
-
-    found, direction, rows = read_trials(place, name)
+def _read_optuna(source: str, place: str, name: str) -> SourceStudy:
+    found, direction, rows = read_optuna_study(place, name)
     sign = 1.0 if direction == "min" else -1.0
     trials = [
         EarlierTrial(config, [sign * value for value in curve] if curve else [math.inf], seconds)
         for config, curve, seconds in rows
     ]
-    return Source(found, describe_source(source), trials, direction)
+    return SourceStudy(found, describe_source(source), trials, direction)
 
 
-def _read_table(source: str, place: str, column: str, direction: Direction) -> Source:
+def _read_table(source: str, place: str, column: str, direction: Direction) -> SourceStudy:
     sign = 1.0 if direction == "min" else -1.0
     trials = [
         EarlierTrial(config, [_to_loss(value, sign) for value in values], step_s)
         for config, values, step_s in read_table(Path(place), column)
     ]
-    return Source(Path(place).name, describe_source(source), trials)
+    return SourceStudy(Path(place).name, describe_source(source), trials)
 
 
 def _to_loss(value: float | None, sign: float) -> float | None:
     """Return the loss of a value of a table; infinite if it is no number."""
     return value if value is None else (math.inf if math.isnan(value) else sign * value)
-
-
-def list_alike(store: LedgerStore, name: str, space: Space) -> list[str]:
-    """Return the names of the other studies of a store that have the same parameters and at least one result.
-
-    Only some studies are read, because a store can have thousands.
-    """
-    others = [other for other in store.studies() if other != name][-_MAX_COMPARED:]
-    ledgers = ((other, store.load(other)) for other in others)
-    return [
-        other
-        for other, ledger in ledgers
-        if ledger is not None and ledger.best is not None and ledger.space.parameters.keys() == space.parameters.keys()
-    ]

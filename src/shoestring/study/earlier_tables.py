@@ -21,6 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from shoestring.core.deciding.reproducible import sort_best_first
 from shoestring.core.values.checks import is_finite, is_number
 from shoestring.errors import StudyError, did_you_mean
 
@@ -53,13 +56,18 @@ def read_table(path: Path, column: str) -> Iterator[TableTrial]:
     for number, row in enumerate(rows):
         groups.setdefault(number if trial is None else str(row.get(trial)), []).append(row)
     for group in groups.values():
-        ordered = group if step is None else sorted(group, key=lambda row: _number(row.get(step)) or 0.0)
+        ordered = group if step is None else _order_by_step(group, step)
         config = {
             name.removeprefix(prefix): row[name] for row in ordered for name in parameters if _is_given(row, name)
         }
         losses = [_value(row.get(values)) for row in ordered]
         times = [time for row in ordered if (time := _number(row.get(seconds))) is not None] if seconds else []
         yield config, losses, math.fsum(times) / _count_steps(ordered, step) if times else None
+
+
+def _order_by_step(rows: Sequence[Row], step: str) -> list[Row]:
+    at = np.array([_number(row.get(step)) or 0.0 for row in rows])
+    return [rows[int(i)] for i in sort_best_first(at, "lowest", exact=True)]
 
 
 def _count_steps(rows: Sequence[Row], step: str | None) -> float:

@@ -22,11 +22,12 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Space
 from shoestring.core.values.credentials import hide_credentials
-from shoestring.errors import SpaceError, StudyError, one_line
+from shoestring.errors import SpaceError, StudyError
 from shoestring.integrations.optional import import_optional
 from shoestring.integrations.optuna.spaces import to_distributions, to_parameter, to_params
 from shoestring.reports.reasons import describe_reason
 from shoestring.stores.ledger_store import LedgerStore
+from shoestring.study.earlier_optuna import make_storage, read_curve, require_one_objective
 from shoestring.study.study import Study
 
 _optuna = import_optional("shoestring.integrations.optuna", "optuna", "optuna")
@@ -67,7 +68,7 @@ def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
     direction = "minimize" if ledger.definition.direction == "min" else "maximize"
     with _QuietOptuna():
         try:
-            study = _optuna.create_study(storage=_storage(where), study_name=name, direction=direction)
+            study = _optuna.create_study(storage=make_storage(where), study_name=name, direction=direction)
         except _optuna.exceptions.DuplicatedStudyError:
             raise StudyError(
                 f"{hide_credentials(where)!r} already holds a study {name!r}: give another file or database, or delete that study"
@@ -196,11 +197,11 @@ def from_optuna(
 
         study = from_optuna(optuna.load_study(study_name="mine", storage=storage), budget="2h", store="mine.db")
     """
-    _require_one_objective(study)
+    require_one_objective(study)
     trials = [trial for trial in study.trials if trial.state != _State.RUNNING]
     space = _space_of(study.study_name, trials)
     finished = [trial for trial in trials if trial.state != _State.WAITING and _fits(trial.params, space)]
-    curves = {trial.number: _curve(trial) for trial in finished}
+    curves = {trial.number: read_curve(trial) for trial in finished}
     direction: Direction = "min" if study.direction.name == "MINIMIZE" else "max"
     imported = Study.begin(
         space,
@@ -218,42 +219,6 @@ def from_optuna(
     entries = list(_entries_of(finished, curves))
     imported.journal.append_newest(lambda ledger: entries)
     return imported
-
-
-def read_trials(where: str, name: str) -> tuple[str, Direction, list[tuple[dict[str, Any], list[float], float | None]]]:
-    """Return the name and the direction of a stored Optuna study, and of each finished trial its parameters, its values by step,
-    and its mean seconds of a step.
-
-    Without a name the storage must hold one study.
-    """
-    try:
-        with _QuietOptuna():
-            storage = _storage(where)
-            known = _optuna.study.get_all_study_names(storage)
-            if not name and len(known) != 1:
-                raise StudyError(
-                    f"{hide_credentials(where)!r} holds {len(known)} Optuna studies: name one, as in optuna:STORAGE#NAME; "
-                    f"it has {', '.join(known) or 'none'}"
-                )
-            study = _optuna.load_study(study_name=name or known[0], storage=storage)
-    except (KeyError, OSError, _optuna.exceptions.OptunaError, ArithmeticError, ValueError) as error:
-        where, problem = hide_credentials(where), one_line(str(error))
-        raise StudyError(f"the Optuna study {name!r} in {where!r} cannot be read: {problem}") from None
-    _require_one_objective(study)
-    finished = [trial for trial in study.trials if trial.state.is_finished()]
-    rows = []
-    for trial in finished:
-        curve = _curve(trial)
-        seconds = trial.duration.total_seconds() / max(1, len(curve)) if trial.duration is not None else None
-        rows.append((dict(trial.params), curve, seconds))
-    return study.study_name, "min" if study.direction.name == "MINIMIZE" else "max", rows
-
-
-def _require_one_objective(study: Any) -> None:
-    if len(study.directions) != 1:
-        raise StudyError(
-            f"the Optuna study {study.study_name!r} has {len(study.directions)} objectives: it must have one"
-        )
 
 
 def _entries_of(trials: Sequence[Any], curves: Mapping[int, Sequence[float]]) -> Iterator[Entry]:
@@ -282,14 +247,6 @@ def _receipt(number: int, step: int, value: float, cost: Cost, at: float) -> Rec
     )
 
 
-def _curve(trial: Any) -> list[float]:
-    """Return the reported values by step from 1; the last is the final value."""
-    values = [float(trial.intermediate_values[step]) for step in sorted(trial.intermediate_values)]
-    if trial.state == _State.COMPLETE:
-        return [*values[:-1], float(trial.value)]
-    return values if trial.state == _State.PRUNED else []
-
-
 def _space_of(name: str, trials: Sequence[Any]) -> Space:
     """Return the space of the newest trial with parameters: ranges may have changed between trials."""
     newest = next((trial for trial in reversed(trials) if trial.distributions), None)
@@ -304,13 +261,6 @@ def _fits(params: Mapping[str, Any], space: Space) -> bool:
     except SpaceError:
         return False
     return True
-
-
-def _storage(where: str) -> Any:
-    if "://" in where:
-        return where
-    journal = _optuna.storages.journal
-    return _optuna.storages.JournalStorage(journal.JournalFileBackend(where))
 
 
 class _QuietOptuna:

@@ -59,12 +59,9 @@ from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import Scaling, fit_scaling, normal_quantile
 from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Pool
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
-from shoestring.policies.earlier_studies import EARLIER_STUDIES
-from shoestring.policies.halving.guide import choose_newcomers
-from shoestring.policies.halving.newcomers import GUIDE_LABELS
+from shoestring.policies.earlier_studies import EARLIER_STUDIES, describe_earlier
 from shoestring.policy import (
     LOG_SPREAD,
-    NO_MEMO,
     CandidateScores,
     Config,
     CurvePrediction,
@@ -160,7 +157,6 @@ class ScoredCandidates:
 class CostAwareEI:
     name: ClassVar[str] = "cost_aware_ei"
     why_labels: ClassVar[Labels] = {
-        **GUIDE_LABELS,
         **QUEUED_OR_INTERRUPTED_LABELS,
         "alpha_misses_by": "log score by which that exponent misses the choice",
         "cheap_end_of": "parameters at whose cheap end the initial design starts",
@@ -170,6 +166,7 @@ class CostAwareEI:
         "ei_max": "largest expected improvement of all candidates (value)",
         "front_position": "place on the Pareto front of improvement and cost, from the cheapest (number; 0: not on it)",
         "front_size": "candidates on that front (candidates)",
+        "learned_from": "earlier studies, and how much their predictions are believed (share)",
         "implied_alpha": "exponent of the cost that would lead to the same choice",
         "predicted_cost": "predicted cost ({unit})",
         "threshold": "least expected improvement that was accepted (value)",
@@ -223,9 +220,6 @@ class CostAwareEI:
         return ledger.spent + ledger.reserved < CHEAP_SHARE * ledger.budget.total
 
     def _design(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
-        if ledger.view(EARLIER_STUDIES) and (newcomer := choose_newcomers(ledger, NO_MEMO, 1)):
-            chosen: Why = {"phase": DESIGN, **newcomer.why}
-            return start_trial(ledger, newcomer.config, ledger.max_steps, why=chosen, memo=ledger.memo)
         table = ledger.view(ConfigsView())
         costs = self._costs(ledger, table)
         if self.initial_design == "cheap" and costs.is_known:
@@ -252,9 +246,9 @@ class CostAwareEI:
         return LAST_COST_SHARE * len(ledger.trials) / max(1, self.initial_trials - 1)
 
     def score_candidates(self, ledger: Ledger, rng: np.random.Generator) -> ScoredCandidates | None:
-        """Return all candidates with their scores; None if there is no result or no candidate. Reports use it too."""
+        """Return all candidates with their scores; None if there is nothing to go by, or no candidate. Reports use it too."""
         table, results = ledger.view(ConfigsView()), find_finished_trials(ledger)
-        if not results:
+        if not results and not ledger.view(EARLIER_STUDIES):
             return None
         losses = np.array([trial.best_loss for trial in results])
         scale = fit_scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool))
@@ -322,6 +316,7 @@ class CostAwareEI:
             "phase": self.acquisition,
             "ei": scored.loss_unit * float(np.exp(log_ei[at])),
             "ei_max": scored.loss_unit * float(np.exp(log_ei.max())),
+            **describe_earlier(scored.gp),
         }
         if scored.found.threshold is not None:
             why["threshold"] = scored.loss_unit * float(np.exp(scored.found.threshold))
@@ -368,15 +363,21 @@ def _fit_surrogate(
 ) -> tuple[GP | InformedGP, float, Lists]:
     """Return the posterior given scaled losses y, (n,), with trials under way as predicted; f_min; and the next memo."""
     encoding, memo, earlier = table.encoding, ledger.memo, ledger.view(EARLIER_STUDIES)
-    x, kernel = encoding.features(table.stack([trial.number for trial in results])), kernel_for(encoding)
+    kernel = kernel_for(encoding)
+    next_memo: Lists = {}
+    x = encoding.features(table.stack([trial.number for trial in results])) if results else np.empty((0, kernel.n_dims))
+    expected = earlier.expect(x, y) if earlier else None
+    rest: GP | None = None
+    if results:
+        rests = y if expected is None else y - expected.mean(x)
+        rest, next_memo = carry_gp(kernel, x, rests, memo, _REFITS.check_fit(memo, y.size))
     gp: GP | InformedGP
-    if earlier:
-        expected = earlier.expect(x, y)
-        rest, next_memo = carry_gp(kernel, x, y - expected.mean(x), memo, _REFITS.check_fit(memo, y.size))
+    if expected is not None:
         gp = InformedGP(kernel, expected, rest)
     else:
-        gp, next_memo = carry_gp(kernel, x, y, memo, _REFITS.check_fit(memo, y.size))
-    f_min = float(gp.predict_observed().min())
+        assert rest is not None  # without results there are no candidates
+        gp = rest
+    f_min = float(gp.predict_observed().min()) if results else 0.0
     in_training = [trial.number for trial in ledger.trials if trial.open_order is not None]
     if in_training:
         gp = gp.append_predicted(encoding.features(table.stack(in_training)))

@@ -44,7 +44,7 @@ from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP, GP_MEMO, condition
 from shoestring.models.loss_scaling import normal_quantile
 from shoestring.policies.config_table import BEST, ConfigTable, Pool
-from shoestring.policies.earlier_studies import EARLIER_STUDIES, EarlierExpectation
+from shoestring.policies.earlier_studies import EARLIER_STUDIES, describe_earlier
 from shoestring.policies.halving.newcomers import CONFIGS, Newcomer, encode_place
 from shoestring.policy import (
     LOG_SPREAD,
@@ -149,7 +149,7 @@ def make_guide(ledger: Ledger, fitted: Memo) -> Guide | None:
     pending = [trial for trial in ledger.trials if trial.open_order is not None and not _has_result(trial)]
     if pending := pending[-_MAX_PENDING:]:
         gp = _append_predicted(gp, features(_stack(table, pending)))
-    compared = _count_compared(len(known), curves)
+    compared = _count_compared(len(known), curves, earlier.agreement, len(pool.points))
     return Guide(table, seen, gp, best, compared, pool, log_cost, {**memo, **price_memo})
 
 
@@ -207,9 +207,7 @@ def _explain(ledger: Ledger, guide: Guide, part: Indices, log_ei: Floats, best: 
         competitors=apart,
         in_unit=lambda score: _round(rate * math.exp(score)),
     )
-    why["expected_share"] = share
-    if isinstance(guide.gp, InformedGP) and isinstance(expected := guide.gp.expected, EarlierExpectation):
-        why["learned_from"] = expected.describe()
+    why |= {"expected_share": share, **describe_earlier(guide.gp)}
     if similar := guide.find_similar(int(part[best])):
         why["similar_to"] = ", ".join(map(str, similar))
     if by_price:
@@ -283,10 +281,15 @@ def _draw_pool(ledger: Ledger, table: ConfigTable, best: Sequence[int]) -> Pool:
     return pool.take(chosen)
 
 
-def _count_compared(trials: int, curves: Sequence[Curve]) -> int:
-    """Return of how many candidates a newcomer is the best: fewer where first looks say little about later ones."""
-    trust = (measure_agreement(curves) - _NO_TRUST) / (_FULL_TRUST - _NO_TRUST)
-    return 1 + round(min(1.0, max(0.0, trust)) * (max(_FEWEST_COMPARED, trials) - 1))
+def _count_compared(trials: int, curves: Sequence[Curve], agreed: float | None, candidates: int) -> int:
+    """Return of how many candidates a newcomer is the best: fewer where first looks say little about later ones.
+
+    `agreed` is the agreement of both in earlier studies. With an earlier study, it is the best of all candidates at most.
+    """
+    agreement = measure_agreement(curves) if agreed is None else measure_agreement(curves, agreed)
+    trust = (agreement - _NO_TRUST) / (_FULL_TRUST - _NO_TRUST)
+    most = max(_FEWEST_COMPARED, trials) if agreed is None else candidates
+    return 1 + round(min(1.0, max(0.0, trust)) * (most - 1))
 
 
 def _rng(ledger: Ledger, purpose: str) -> np.random.Generator:

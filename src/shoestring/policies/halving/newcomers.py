@@ -122,6 +122,8 @@ def describe_guided(order: Order) -> tuple[str, ...]:
     if share is None:
         return ()
     clause = f"expected to be among the best {max(1, math.ceil(100 * float(str(share))))} % at its first look"
+    if earlier := order.why.get("learned_from"):
+        clause += f", as learned from {earlier}"
     if similar := order.why.get("similar_to"):
         first, *others = str(similar).split(", ")
         return (clause, f"similar to trial{'s' if others else ''} {' and '.join([first, *others])}")
