@@ -25,8 +25,7 @@ from shoestring.core.values.arrays import Floats
 Curve = Sequence[float | None]  # losses by step; None where a step was not validated
 _LATER = 8  # times the steps of the first look: from there on an order counts as later
 _MOST_COMPARED = 64  # trials whose order is compared, the newest
-PRIOR_AGREEMENT = 0.6  # the mean agreement in recorded tables
-_PRIOR_PAIRS = 10.0  # as if so many pairs had been seen, with the expected agreement
+_PRIOR_PAIRS, _PRIOR_AGREEMENT = 10.0, 0.6  # as if so many pairs had been seen: the mean agreement in recorded tables
 
 
 def place_trials(losses: Sequence[Curve]) -> Floats:
@@ -46,11 +45,11 @@ def score_places(places: Floats) -> Floats:
     return np.asarray(ndtri(places))
 
 
-def measure_agreement(losses: Sequence[Curve], expected: float = PRIOR_AGREEMENT) -> float:
+def measure_agreement(losses: Sequence[Curve]) -> float:
     """Return the share of the pairs of trials whose order at the first look is their order much later, 0 to 1.
 
     The first look is at the last step that all trials have reached. "Later" is at least eight times as many steps. Two trials
-    are compared at about the furthest step that both have reached. With few pairs the result is close to the expected one.
+    are compared at about the furthest step that both have reached. With few pairs the result is close to .6.
     """
     first = max(1, min(map(len, losses), default=1))
     late = [
@@ -58,7 +57,7 @@ def measure_agreement(losses: Sequence[Curve], expected: float = PRIOR_AGREEMENT
     ]
     late = late[-_MOST_COMPARED:]
     at_first = np.array([_newest(curve[:first]) for curve in late])
-    agreed, pairs, step = _PRIOR_PAIRS * expected, _PRIOR_PAIRS, _LATER * first
+    agreed, pairs, step = _PRIOR_PAIRS * _PRIOR_AGREEMENT, _PRIOR_PAIRS, _LATER * first
     while len(rows := np.flatnonzero([len(curve) >= step for curve in late])) > 1:
         later = np.array([_newest(late[i][:step]) for i in rows])
         ends_here = np.array([len(late[i]) < 2 * step for i in rows])

@@ -43,11 +43,6 @@ class EarlierStudies:
         return self._models
 
     @property
-    def agreement(self) -> float | None:
-        """The mean agreement of first looks with later ones in the earlier studies; None without an earlier study."""
-        return float(np.mean([facts.agreement for facts in self.studies])) if self.studies else None
-
-    @property
     def step_s(self) -> float | None:
         """The mean seconds of a step in the earlier studies; None if they are not known."""
         means = [float(np.mean(facts.step_s)) for facts in self.studies if facts.step_s]
@@ -75,6 +70,13 @@ class EarlierExpectation:
 
     earlier: EarlierStudies
     weights: Floats  # (J,)
+
+    @property
+    def trust(self) -> float:
+        """How much the earlier studies are believed, compared with the start of the study: 0 to 1."""
+        from shoestring.models.earlier_scores import PRIOR_WEIGHT
+
+        return min(1.0, float(self.weights.sum()) / PRIOR_WEIGHT)
 
     def describe(self) -> str:
         """Return the names of the earlier studies with their weights, for `why`."""

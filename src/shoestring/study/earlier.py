@@ -77,7 +77,7 @@ def read_earlier_studies(
 
 def copy_source(source: SourceStudy, renames: Mapping[str, str], space: Space, direction: Direction) -> EarlierStudy:
     """Return what is copied from a source into a study with this space and direction."""
-    from shoestring.models.first_looks import measure_agreement, place_trials, score_places  # these import SciPy
+    from shoestring.models.first_looks import place_trials, score_places  # these import SciPy
     from shoestring.policies.earlier_studies import fit_earlier_study
 
     if source.direction not in (None, direction):
@@ -101,8 +101,7 @@ def copy_source(source: SourceStudy, renames: Mapping[str, str], space: Space, d
             f"the earlier study {source.name!r} has {count(len(usable), 'trial')} with a result and a configuration that this "
             f"study can place, of {len(source.trials)}: it needs at least {_MIN_TRIALS}. Leave it out."
         )
-    curves = [trial.losses for trial in usable]
-    places = place_trials(curves)
+    places = place_trials([trial.losses for trial in usable])
     order = sort_best_first(places, "lowest", exact=True)
     kept = [int(i) for i in order[np.linspace(0, len(order) - 1, min(len(order), MAX_TRIALS)).round().astype(int)]]
     scores = score_places(places)
@@ -117,7 +116,6 @@ def copy_source(source: SourceStudy, renames: Mapping[str, str], space: Space, d
         parameters=parameters,
         configs=[{name: usable[i].config[name] for name in parameters if name in usable[i].config} for i in kept],
         scores=[float(scores[i]) for i in kept],
-        agreement=measure_agreement(curves),
         step_s=known_prices if len(known_prices) == len(kept) else [],
     )
     rows = dumps([facts.configs, facts.scores, facts.step_s])

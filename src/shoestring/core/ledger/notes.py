@@ -114,7 +114,6 @@ class EarlierStudy(NoteFacts):
     parameters: Sequence[str]  # its parameters that this study has too, by their names here
     configs: Sequence[Config]  # their values by name; a parameter that was not active is left out
     scores: Sequence[float]  # how good each trial looked in the end, in standard deviations; lower is better
-    agreement: float  # share of pairs of its trials whose order at the first look was their order much later
     step_s: Sequence[float] = ()  # seconds of a step of each trial; empty if they are not known
     score_fit: Sequence[float] = ()  # fitted parameters of the model of the scores (`models.gp.fit`)
     price_fit: Sequence[float] = ()  # the same for the logarithm of `step_s`

@@ -17,7 +17,8 @@ So do trials that are being trained and have no result yet.
 The best place by the model is not always the best place in the end: first looks are a hint, and trials that all look equally
 good cannot be told apart by a race. So each newcomer is the best of a small random part of the candidates: of 16, or of as many
 as there are trials, if these are more. The part is smaller where the order of trials changed since their first look. With 1
-candidate a newcomer would be a random one.
+candidate a newcomer would be a random one. With earlier studies (`earlier_studies`) it is the best of all candidates, as long as
+they are believed: what they say of a configuration is more than a first look.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ def make_guide(ledger: Ledger, fitted: Memo) -> Guide | None:
     pending = [trial for trial in ledger.trials if trial.open_order is not None and not _has_result(trial)]
     if pending := pending[-_MAX_PENDING:]:
         gp = _append_predicted(gp, features(_stack(table, pending)))
-    compared = _count_compared(len(known), curves, earlier.agreement, len(pool.points))
+    compared = _count_compared(len(known), curves)
+    if expected is not None:
+        compared += round(expected.trust * max(0, len(pool.points) - compared))
     return Guide(table, seen, gp, best, compared, pool, log_cost, {**memo, **price_memo})
 
 
@@ -281,15 +284,10 @@ def _draw_pool(ledger: Ledger, table: ConfigTable, best: Sequence[int]) -> Pool:
     return pool.take(chosen)
 
 
-def _count_compared(trials: int, curves: Sequence[Curve], agreed: float | None, candidates: int) -> int:
-    """Return of how many candidates a newcomer is the best: fewer where first looks say little about later ones.
-
-    `agreed` is the agreement of both in earlier studies. With an earlier study, it is the best of all candidates at most.
-    """
-    agreement = measure_agreement(curves) if agreed is None else measure_agreement(curves, agreed)
-    trust = (agreement - _NO_TRUST) / (_FULL_TRUST - _NO_TRUST)
-    most = max(_FEWEST_COMPARED, trials) if agreed is None else candidates
-    return 1 + round(min(1.0, max(0.0, trust)) * (most - 1))
+def _count_compared(trials: int, curves: Sequence[Curve]) -> int:
+    """Return of how many candidates a newcomer is the best: fewer where first looks say little about later ones."""
+    trust = (measure_agreement(curves) - _NO_TRUST) / (_FULL_TRUST - _NO_TRUST)
+    return 1 + round(min(1.0, max(0.0, trust)) * (max(_FEWEST_COMPARED, trials) - 1))
 
 
 def _rng(ledger: Ledger, purpose: str) -> np.random.Generator:
