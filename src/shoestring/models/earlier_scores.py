@@ -24,7 +24,7 @@ from shoestring.models.gp.fit import prior_medians
 from shoestring.models.gp.kernels import Kernel
 from shoestring.models.gp.posterior import GP, condition
 
-PRIOR_WEIGHT = 0.8  # of all earlier studies together, before this study has results
+PRIOR_WEIGHT = 1.0  # of all earlier studies together, before this study has results; with 0.8 the regret was 1 to 4 % larger
 PRIOR_VARIANCE = 0.25
 NOISE = 0.5  # variance of the scores around what a perfect earlier study predicts
 

@@ -390,7 +390,7 @@ def test_a_study_learns_from_an_earlier_one_and_says_so(shoestring: Shoestring) 
     assert learned.json["earlier_studies"][0]["name"] == "train"
     assert re.search(r"^learned from train: \d+ trials of \d+, 1 parameter in common, read on 20", learned.err, re.M)
     assert "learned from train" in shoestring("status", *STORE, "--study", "second").out
-    assert "as learned from train (weight 0.8)" in shoestring("explain", "0", *STORE, "--study", "second").out
+    assert "as learned from train (weight 1)" in shoestring("explain", "0", *STORE, "--study", "second").out
 
 
 def test_earlier_studies_of_the_same_parameters_are_mentioned_but_not_used(shoestring: Shoestring) -> None:

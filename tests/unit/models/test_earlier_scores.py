@@ -54,7 +54,7 @@ def test_the_weights_are_the_most_probable_ones() -> None:
 
 def test_a_good_study_is_believed_and_an_opposite_one_is_forgotten() -> None:
     scores = np.array([-1.5, -0.5, 0.0, 0.5, 1.5])
-    assert weigh_earlier_studies(scores, scores[:, None])[0] > PRIOR_WEIGHT
+    assert weigh_earlier_studies(scores, 0.5 * scores[:, None])[0] > PRIOR_WEIGHT
     assert weigh_earlier_studies(scores, -scores[:, None])[0] == 0.0
 
 
