@@ -15,6 +15,7 @@ NAMES = {
     "race": "our policies and other tools on the same problems with the same budget",
     "guided": "the default against sequential halving: the ratio of mean regrets on runs of the race",
     "sklearn_search": "BudgetSearchCV and scikit-learn's searches with the same seconds",
+    "earlier_studies": "whether a study that learns from studies of related tables finds better models",
     "scale": "whether a thousand simulated workers are busy, the loop is fast enough, and a long study does not slow down",
     "start": "the time until every worker has begun its first step, without the imports of the training code",
     "serve": "how long workers wait for an order: through a server, and on the database",
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> int:
     if name not in NAMES and name not in PARTS and name not in entry_points():
         print("python -m benchmarks NAME …\n", file=sys.stderr)
         for known, about in NAMES.items():
-            print(f"  {known:<13} {about}", file=sys.stderr)
+            print(f"  {known:<16} {about}", file=sys.stderr)
         print(f"\nexperiments of the papers: {', '.join(entry_points())}", file=sys.stderr)
         return 0 if name in ("", "-h", "--help") else 2
     run = import_module(f"benchmarks.{MODULES.get(name, name)}").main

@@ -13,14 +13,15 @@ import reading
 
 from shoestring import policies
 
-GUIDE = 11  # files of the model that chooses new configurations, which is a setting of `asha` and `sequential_halving`
+EARLIER = 2  # files of what earlier studies predict
+GUIDE = 11 + EARLIER  # files of the model that chooses new configurations, a setting of `asha` and `sequential_halving`
 MOST_FILES = {
     "asha": 4 + GUIDE,
     "bhpt": 10,
     "bo_bos": 14,
     "boil": 16,
     "ce_gp_ucb": 10,  # one of them fits what is not given: drift, variance, noise
-    "cost_aware_ei": 13,
+    "cost_aware_ei": 13 + EARLIER,
     "guided_halving": 9 + GUIDE,  # 5 of them are sequential halving, 3 are `cost_aware_ei` for trials of one step
     "sequential_halving": 5 + GUIDE,
 }

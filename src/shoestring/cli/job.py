@@ -321,6 +321,17 @@ def find_policy(policy: str | None, store: str, name: str) -> str:
     return policies.DEFAULT if ledger is None else ledger.state.policy
 
 
+def read_renames(words: Iterable[str]) -> dict[str, str]:
+    """Return the names of `--like-rename OLD=NEW`."""
+    renames = {}
+    for word in words:
+        old, equals, new = word.partition("=")
+        if not (old and equals and new):
+            raise StudyError(f"--like-rename {word!r} must be OLD=NEW, as in --like-rename learning_rate=lr")
+        renames[old] = new
+    return renames
+
+
 def add_validation_limit(policy: str, settings: Mapping[str, Any], at_most: str | None) -> dict[str, Any]:
     """Return the settings with `--validate-at-most` among them, for the policies that decide when to validate."""
     if at_most is None:

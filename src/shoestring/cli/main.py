@@ -86,6 +86,7 @@ def cli() -> None:
 @options.cluster_options
 @options.seed_option
 @click.option("--initial", metavar="FILE", help="Configurations to try first, as JSON lines.")
+@options.earlier_options
 @options.deadline_option
 @click.option(
     "--live",
@@ -133,9 +134,11 @@ def resume(ctx: click.Context, /, **options: Any) -> None:
 @cli.command()
 @click.option("--budget", required=True, help='"400 epochs", "2h", "$20 at 2.50/h".')
 @click.option("--max-steps", type=int, default=1, show_default=True, help="Steps of a full training.")
-@click.option("--step-cost", metavar="DURATION", help="Duration of one step; needed for budgets of time and money.")
+@click.option("--step-cost", metavar="DURATION", help="Duration of one step, for budgets of time and money.")
+@options.like_option("Take the duration of one step from an earlier study")
 @click.option("--workers", type=int, default=1, show_default=True)
 @options.policy_options
+@options.store_option
 @options.json_option
 def plan(**options: Any) -> None:
     """Show what a budget pays for, without training."""

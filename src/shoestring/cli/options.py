@@ -113,6 +113,24 @@ def seed_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--seed", type=int, help=text)(function)
 
 
+def earlier_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name earlier studies."""
+    function = click.option(
+        "--like-rename",
+        multiple=True,
+        metavar="OLD=NEW",
+        help="A parameter of earlier studies that has another name here.",
+    )(function)
+    learns: Callable[..., Any] = like_option("Learn from an earlier study when this one begins")(function)
+    return learns
+
+
+def like_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that names earlier studies; `purpose` is the first part of its help."""
+    sources = "NAME (in this store), FILE.db#NAME, optuna:STORAGE#NAME, or a table, FILE.csv#COLUMN; may be repeated."
+    return click.option("--like", multiple=True, metavar="SOURCE", help=f"{purpose}: {sources}")
+
+
 def deadline_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--deadline", metavar="DURATION", help=_DEADLINE)(function)
 

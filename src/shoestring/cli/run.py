@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from shoestring.cli.job import (
     find_policy,
     read_configs,
     read_direction,
+    read_renames,
     read_settings,
     require_file,
 )
@@ -45,6 +46,7 @@ _CANNOT_SAVE = {
     "command": "this program writes no checkpoint to SHOESTRING_CHECKPOINT, so a trial that continues is trained again from "
     "its first step",
 }
+_MAX_COMPARED = 20  # other studies of the store whose parameters are compared with those of a new one
 _CHECKS_CODE = "/shoestring/runners/training/code.py"  # the file that checks what training code reports
 
 
@@ -65,6 +67,8 @@ def run_command(
     workers: int | None,
     seed: int | None,
     initial: str | None,
+    like: Sequence[str],
+    like_rename: Iterable[str],
     deadline: str | None,
     validate_price: float,
     validate_at_most: str | None,
@@ -96,6 +100,8 @@ def run_command(
         workers=workers,
         prices=Prices(validate_price),
         initial=read_configs(initial),
+        like=list(like),
+        like_rename=read_renames(like_rename),
         target=job.to_target(),
         metric=metric,
     )
@@ -155,6 +161,7 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
     if not ledger.orders:
         policy = f"policy {ledger.state.policy}, seed {ledger.definition.seed}"
         yield f"study {study.name!r}: {total} for {job.words}, {policy}"
+        yield from _describe_earlier_studies(study)
     else:
         spent = f"{ledger.budget.show(ledger.spent)} of {total} spent"
         trials = count(len(ledger.trials), "trial")
@@ -169,6 +176,23 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
         yield "warning: the training code has changed since this study began; its earlier values may not be comparable"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
         yield _describe_no_saving(job)
+
+
+def _describe_earlier_studies(study: Study) -> Iterator[str]:
+    """Yield what the study has learned from earlier ones, or that there are some from which it could learn."""
+    if lines := messages.describe_earlier_studies(study.ledger):
+        yield from lines
+    elif alike := _list_alike(study):
+        are = "earlier study of this space is" if len(alike) == 1 else "earlier studies of this space are"
+        yield f"note: {len(alike)} {are} in this store; in a new study, --like {shlex.quote(alike[-1])} uses it"
+
+
+def _list_alike(study: Study) -> list[str]:
+    """Return the names of the other studies of the store that have the same parameters and a result; only the newest are read."""
+    others = [name for name in study.store.studies() if name != study.name][-_MAX_COMPARED:]
+    names = study.ledger.space.parameters.keys()
+    ledgers = ((name, study.store.load(name)) for name in others)
+    return [name for name, one in ledgers if one is not None and one.best and one.space.parameters.keys() == names]
 
 
 def _describe_no_saving(job: Job) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +97,23 @@ def show_plan(
     workers: int,
     policy: str | None,
     settings: Iterable[str],
+    like: Sequence[str],
+    store: str,
     as_json: bool,
 ) -> None:
+    from shoestring.study.earlier import find_step_s
     from shoestring.study.simulation import plan
 
     total = Budget(budget)
+    step_s = 1.0 if step_cost is None else parse_duration_s(step_cost, "step cost")
     if total.unit != "epochs" and step_cost is None:
-        raise BudgetError(
-            f"the budget {budget!r} needs the duration of one step: give --step-cost, as in --step-cost 30s"
-        )
+        if not like:
+            raise BudgetError(
+                f"the budget {budget!r} needs the duration of one step: give --step-cost, as in --step-cost 30s, or an earlier "
+                "study, --like NAME"
+            )
+        step_s = find_step_s(like, open_store(store))
+        print_message(f"note: a step of {', '.join(like)} took {step_s:.3g} s")
     policy = policy or policies.DEFAULT
     chosen = policies.make(policy, read_settings(settings, policy))
     definition = StudyDefinition(
@@ -118,7 +126,7 @@ def show_plan(
         workers=workers,
     )
     require_possible(definition)
-    planned = plan(definition, chosen, 1.0 if step_cost is None else parse_duration_s(step_cost, "step cost"))
+    planned = plan(definition, chosen, step_s)
     if as_json:
         spent = {"spent": planned.ledger.spent, "left": planned.ledger.left, "trials": len(planned.ledger.trials)}
         by_steps = {str(steps): trials for steps, trials in planned.trials_by_steps.items()}

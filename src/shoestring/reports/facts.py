@@ -18,6 +18,7 @@ from typing import Any
 from shoestring.core.ledger.entries import Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import describe_failure, kind_of_failure
 from shoestring.core.ledger.ledger import Ledger
+from shoestring.core.ledger.notes import EarlierStudy, list_earlier_studies
 from shoestring.core.ledger.state import Trial
 from shoestring.core.values.checks import is_same
 from shoestring.core.values.text import count, printable
@@ -53,6 +54,7 @@ def summary(name: str, ledger: Ledger, checkpoint: Path | str | None) -> dict[st
         "training_share": state.training_share,
         "validation_passes": passes(ledger),
         "best": None if best is None else _best_facts(ledger, best, checkpoint),
+        "earlier_studies": [_earlier_facts(one) for one in list_earlier_studies(ledger.entries())],
         "failures": failures(ledger),
         "slow_workers": slow_workers(ledger),
         "cost_by_price": cost_by_price(ledger),
@@ -122,6 +124,19 @@ def split_parameters(ledger: Ledger) -> tuple[list[str], dict[str, Any]]:
         if name in first and all(name in config and is_same(config[name], first[name]) for config in configs)
     }
     return [name for name in names if name not in same], same
+
+
+def _earlier_facts(earlier: EarlierStudy) -> dict[str, Any]:
+    return {
+        "name": earlier.name,
+        "source": earlier.source,
+        "digest": earlier.digest,
+        "date": earlier.date,
+        "trials": earlier.trials,
+        "trials_used": len(earlier.scores),
+        "parameters": list(earlier.parameters),
+        "has_prices": bool(earlier.step_s),
+    }
 
 
 def trial_facts(trial: Trial) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from shoestring.core.ledger.budget import Budget, show_seconds
 from shoestring.core.ledger.entries import Amendment, Note, Order, Receipt
 from shoestring.core.ledger.failures import describe_failure
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import ChangedCheckpoint, ResumeCheck
+from shoestring.core.ledger.notes import ChangedCheckpoint, ResumeCheck, list_earlier_studies
 from shoestring.core.values.text import count, printable
 from shoestring.errors import show_argument
 from shoestring.reports import facts
@@ -61,9 +61,19 @@ def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows
         _format_passes(ledger),
         _format_prices(ledger),
     )
+    earlier = [Text(line, "dim") for line in describe_earlier_studies(ledger)]
     advice = [Text(line, "yellow") for line in explain_overhead(ledger)]
     problems = [*advice, *_failure_lines(ledger), *_slow_lines(ledger)]
-    return Group(head, format_best(ledger, checkpoint), *problems, trial_table(ledger, rows))
+    return Group(head, *earlier, format_best(ledger, checkpoint), *problems, trial_table(ledger, rows))
+
+
+def describe_earlier_studies(ledger: Ledger) -> list[str]:
+    """Return a line for each earlier study that the study has learned from."""
+    return [
+        f"learned from {printable(earlier.source)}: {count(len(earlier.scores), 'trial')} of {earlier.trials}, "
+        f"{count(len(earlier.parameters), 'parameter')} in common, read on {earlier.date}"
+        for earlier in list_earlier_studies(ledger.entries())
+    ]
 
 
 def _format_passes(ledger: Ledger) -> str:

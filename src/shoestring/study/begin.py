@@ -15,7 +15,7 @@ from shoestring.core.ledger.amendments import find_amendment, require_possible
 from shoestring.core.ledger.budget import Budget, Prices
 from shoestring.core.ledger.entries import Amendment, Direction, Entry, Note, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import QueuedConfig
+from shoestring.core.ledger.notes import QueuedConfig, list_earlier_studies
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values import checks
 from shoestring.core.values.strict_json import dumps
@@ -46,6 +46,13 @@ class StudyRequest:
     initial: Sequence[Config] = ()  # configurations to try before the policy's own
     target: Mapping[str, Any] | None = None  # what is trained, and where its checkpoints are stored
     metric: str | None = None  # what the values are, for reports
+    like: Any = ()  # earlier studies to learn from: a source, or a list of them; see `study/earlier.py`
+    like_rename: Mapping[str, str] | None = None  # old names of their parameters, and the names here
+
+    @cached_property
+    def sources(self) -> list[Any]:
+        """The earlier studies to learn from."""
+        return list(self.like) if isinstance(self.like, list | tuple) else [self.like]
 
     @cached_property
     def policy_object(self) -> Policy | None:
@@ -107,8 +114,11 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
     while True:
         ledger = store.load(name)
         definition = request.complete(ledger)
-        entries: list[Entry] = [definition, *queue_notes(configs)]
-        if ledger is not None:
+        entries: list[Entry]
+        if ledger is None:
+            entries = [definition, *queue_notes(configs), *_copy_earlier_studies(request, definition, store)]
+        else:
+            _require_same_sources(request, ledger, name)
             entries = _list_changes(ledger, name, definition, configs, seed_given=request.seed is not None)
         change = next((entry for entry in entries if isinstance(entry, Amendment)), None)
         try:
@@ -122,6 +132,36 @@ def begin(store: LedgerStore, name: str, request: StudyRequest) -> Journal:
 def queue_notes(configs: Sequence[Config]) -> list[Note]:
     """Return entries that put these configs into the queue; they are tried before those of the policy."""
     return [QueuedConfig(config=config).to_note() for config in configs]
+
+
+def _copy_earlier_studies(request: StudyRequest, definition: StudyDefinition, store: LedgerStore) -> list[Note]:
+    """Return the entries that hold what the earlier studies found."""
+    if not request.sources:
+        if request.like_rename:
+            raise StudyError(
+                f"like_rename={request.like_rename!r} needs like: the earlier studies whose names have changed"
+            )
+        return []
+    from shoestring.study.earlier import read_earlier_studies  # most studies have no earlier ones
+
+    renames = checks.check_mapping("like_rename", request.like_rename, "{'learning_rate': 'lr'}")
+    found = read_earlier_studies(request.sources, renames, definition.space, definition.direction, store)
+    return [facts.to_note() for facts in found]
+
+
+def _require_same_sources(request: StudyRequest, ledger: Ledger, name: str) -> None:
+    """Raise an error if a source is new: a study learns from earlier ones when it begins, and only then."""
+    if not request.sources:
+        return
+    from shoestring.study.earlier import describe_source
+
+    known = {facts.source for facts in list_earlier_studies(ledger.entries())}
+    for source in map(describe_source, request.sources):
+        if source not in known:
+            raise StudyError(
+                f"the study {name!r} exists and did not begin with the earlier study {source!r}: earlier studies are read when a "
+                "study begins. Leave it out, or begin a study of another name."
+            )
 
 
 def _require_storable(body: Mapping[str, Any], part: str, owner: str) -> Mapping[str, Any]:

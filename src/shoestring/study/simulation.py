@@ -21,13 +21,14 @@ from shoestring.core.ledger.amendments import require_possible
 from shoestring.core.ledger.budget import Budget
 from shoestring.core.ledger.entries import Cost, Note, Receipt, StudyDefinition
 from shoestring.core.ledger.ledger import Ledger
-from shoestring.core.ledger.notes import TrainingEnd
+from shoestring.core.ledger.notes import TrainingEnd, list_earlier_studies
 from shoestring.core.ledger.state import Trial
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.randomness import stream
 from shoestring.core.values.strict_json import dumps
 from shoestring.errors import BudgetError, StudyError
 from shoestring.runners.simulated.simulated_runner import SimulatedRunner, StepOutcome
+from shoestring.study.earlier import refit_earlier_studies
 from shoestring.study.loop import run_in_memory
 
 
@@ -142,7 +143,8 @@ def replay(ledger: Ledger, policy: Policy, budget: Budget | None = None) -> Repl
     )
     require_possible(definition)
     runner = SimulatedRunner(RecordedCurves(ledger), ledger.workers)
-    ending = run_in_memory(Ledger([definition]), policy, runner)
+    earlier = refit_earlier_studies(definition.space, list_earlier_studies(ledger.entries()))
+    ending = run_in_memory(Ledger([definition, *(facts.to_note() for facts in earlier)]), policy, runner)
     again = next((t for t in ending.ledger.trials if dumps(t.config) == dumps(winner.config)), None)
     steps = again.steps if again else 0
     cost, real_cost = (cost_until(one, winner.best_loss) for one in (ending.ledger, ledger))

@@ -194,6 +194,8 @@ class Study:
         initial: Sequence[Config] = (),
         target: Mapping[str, Any] | None = None,
         metric: str | None = None,
+        like: Any = (),
+        like_rename: Mapping[str, str] | None = None,
     ) -> Study:
         """Begin a study without training, or open the study of that name and change it.
 
@@ -234,6 +236,12 @@ class Study:
             name of the study gets its checkpoints. Without this entry it is a folder beside the store.
         metric : str, optional
             What the values are, such as "validation error". Figures, `status` and reports show this name.
+        like : str or Path or Study or list of these, optional
+            Earlier studies to learn from, when a study begins: the name of a study in this store, "FILE.db#NAME",
+            "optuna:STORAGE#NAME", a table ("FILE.csv#COLUMN", "FILE.jsonl#COLUMN"), or a `Study`. What they found is copied into
+            the new study. Policies choose its first configurations by it, and forget it if it proves wrong.
+        like_rename : mapping, optional
+            Parameters of earlier studies that have another name here: `{"learning_rate": "lr"}`.
 
         Returns
         -------
@@ -263,6 +271,8 @@ class Study:
             initial=initial,
             target=target,
             metric=metric,
+            like=like,
+            like_rename=like_rename,
         )
         return cls(begin(open_store(store), name, request), request.policy_object, request.new_study.space)
 

@@ -44,6 +44,8 @@ def tune(
     seed: int | None = None,
     prices: Prices | None = None,
     initial: Sequence[Config] = (),
+    like: Any = (),
+    like_rename: Mapping[str, str] | None = None,
     progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
     metric: str | None = None,
@@ -110,6 +112,12 @@ def tune(
         validation. None: only steps are charged.
     initial : sequence of mapping, optional
         Configurations to try before those of the policy.
+    like : str or Path or Study or list of these, optional
+        Earlier studies to learn from, when a study begins: the name of a study in this store, "FILE.db#NAME",
+        "optuna:STORAGE#NAME", a table ("FILE.csv#COLUMN", "FILE.jsonl#COLUMN"), or a `Study`. What they found is copied into
+        the new study. Policies choose its first configurations by it, and forget it if it proves wrong.
+    like_rename : mapping, optional
+        Parameters of earlier studies that have another name here: `{"learning_rate": "lr"}`.
     progress : bool, optional
         True shows the progress, False shows nothing. None: only in a terminal or a notebook; elsewhere only the name of a
         temporary file is printed (on standard error).
@@ -187,6 +195,8 @@ def tune(
         workers=options.device_count if workers is None else workers,
         prices=prices,
         initial=initial,
+        like=like,
+        like_rename=like_rename,
         target=describe_code(train) | make_location_entry(checkpoints),
         metric=metric,
     )

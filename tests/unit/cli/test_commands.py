@@ -618,3 +618,52 @@ def test_a_missing_store_names_those_nearby(
     found = shoestring("status", code=1).err
     assert f"(nearby: demo.db; without a name, the newest: {study.store.where})" in found
     assert Study.open(store=study.store.where).spent == 3
+
+
+# earlier studies ------------------------------------------------------------------------------------------------------
+
+
+def test_a_study_learns_from_an_earlier_one_and_says_so(shoestring: Shoestring) -> None:
+    shoestring(*run("train"))
+    learned = shoestring(*run("train")[:-1], "second", "--like", "train", "--json")
+    assert learned.json["earlier_studies"][0]["name"] == "train"
+    assert re.search(r"^learned from train: \d+ trials of \d+, 1 parameter in common, read on 20", learned.err, re.M)
+    assert "learned from train" in shoestring("status", *STORE, "--study", "second").out
+    assert "as learned from train (weight 1)" in shoestring("explain", "0", *STORE, "--study", "second").out
+
+
+def test_earlier_studies_of_the_same_parameters_are_mentioned_but_not_used(shoestring: Shoestring) -> None:
+    shoestring(*run("train"))
+    second = shoestring(*run("train")[:-1], "second", "--json")
+    assert "note: 1 earlier study of this space is in this store; in a new study, --like train uses it" in second.err
+    assert second.json["earlier_studies"] == []
+    assert "earlier stud" not in shoestring(*run("train", "25 epochs")[:-1], "second").err
+
+
+def test_a_parameter_of_an_earlier_study_can_be_renamed(shoestring: Shoestring, tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("learning_rate,loss\n0.1,1\n0.5,2\n0.9,3\n")
+    words = [*run("train"), "--like", "runs.csv", "--like-rename", "learning_rate=lr", "--json"]
+    assert shoestring(*words).json["earlier_studies"][0]["parameters"] == ["lr"]
+    error = shoestring(*run("train")[:-1], "other", "--like", "runs.csv", "--like-rename", "learning_rate", code=2).err
+    assert "--like-rename 'learning_rate' must be OLD=NEW" in error
+
+
+def test_an_earlier_study_that_cannot_be_used_begins_nothing(shoestring: Shoestring) -> None:
+    error = shoestring(*run("train"), "--like", "gone", code=2).err
+    assert len(error.splitlines()) == 1
+    assert "there is no study 'gone'" in error
+
+
+def test_a_plan_takes_the_duration_of_a_step_from_an_earlier_study(shoestring: Shoestring, tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("lr,loss,seconds\n0.1,1,2\n0.5,2,4\n")
+    planned = shoestring("plan", "--budget", "30s", "--max-steps", "5", "--like", "runs.csv", "--json")
+    assert planned.json["spent"] == 30.0
+    assert "a step of runs.csv took 3 s" in planned.err
+    assert planned.json == shoestring("plan", "--budget", "30s", "--max-steps", "5", "--step-cost", "3s", "--json").json
+
+
+def test_another_policy_is_replayed_with_the_same_earlier_studies(shoestring: Shoestring) -> None:
+    shoestring(*run("train"))
+    shoestring(*run("train")[:-1], "second", "--like", "train")
+    replayed = shoestring("replay", *STORE, "--study", "second", "--policy", "guided_halving", "--json").json
+    assert replayed["policy"] == "guided_halving"

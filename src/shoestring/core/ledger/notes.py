@@ -6,11 +6,12 @@ stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import takewhile
 from typing import Any, ClassVar, Self
 
-from shoestring.core.ledger.entries import Note
+from shoestring.core.ledger.entries import Entry, Note, Order
 from shoestring.core.space.space import Config
 
 
@@ -115,3 +116,31 @@ class ChangedCheckpoint(NoteFacts):
     trial: int
     step: int
     topic: ClassVar[str] = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierStudy(NoteFacts):
+    """What an earlier study found, copied when this study began; policies may use it from their first decision on.
+
+    The earlier study may change or be deleted afterwards. Row i of `configs`, `scores` and `step_s` belongs to one of its trials.
+    """
+
+    name: str  # its name
+    source: str  # where it was read from, without credentials
+    digest: str  # a fingerprint of the rows
+    date: str  # the day on which it was read, in UTC: 2026-01-31
+    trials: int  # trials that it had; at most some hundred of them are copied
+    parameters: Sequence[str]  # its parameters that this study has too, by their names here
+    configs: Sequence[Config]  # their values by name; a parameter that was not active is left out
+    scores: Sequence[float]  # how good each trial looked in the end, in standard deviations; lower is better
+    step_s: Sequence[float] = ()  # seconds of a step of each trial; empty if they are not known
+    score_fit: Sequence[float] = ()  # fitted parameters of the model of the scores (`models.gp.fit`)
+    price_fit: Sequence[float] = ()  # the same for the logarithm of `step_s`
+    topic: ClassVar[str] = "earlier"
+
+
+def list_earlier_studies(entries: Iterable[Entry]) -> list[EarlierStudy]:
+    """Return what earlier studies found, from the entries of a study; they are copied before its first order."""
+    before = takewhile(lambda entry: not isinstance(entry, Order), entries)
+    notes = (entry for entry in before if isinstance(entry, Note) and entry.topic == EarlierStudy.topic)
+    return [EarlierStudy.from_note(note) for note in notes]

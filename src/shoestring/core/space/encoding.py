@@ -16,7 +16,7 @@ options. `on_simplex` turns each column of options into corners of a simplex, fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ import numpy as np
 from shoestring.core.space.parameters import Choice, Constant, Float, Int, Parameter
 from shoestring.core.space.space import Config, Space
 from shoestring.core.values.arrays import Flags, Floats
-from shoestring.core.values.checks import is_same
+from shoestring.core.values.checks import is_finite, is_number, is_same, to_plain
 
 NO_OPTION = 0.5  # stands for the option of an inactive choice; no option has this number
 
@@ -282,6 +282,39 @@ class Encoding:
                     features[~points.active[:, k], column] = NO_OPTION
         return features
 
+    def features_elsewhere(self, config: Config, known: Collection[str]) -> Floats:
+        """Return the row of numbers of a config of another space that has some of the parameters of this one.
+
+        Parameters
+        ----------
+        config : Config
+            The values of the active parameters by name.
+        known : collection of str
+            The parameters that both spaces have.
+
+        Returns
+        -------
+        array (n_columns,)
+            The row, with NaN in the columns of all other parameters. A number outside the range of this space has a place
+            beyond the unit interval, at most one range away.
+
+        Raises
+        ------
+        ValueError
+            If this space cannot place a value: an option that it does not have, or a number that its scale does not have.
+        """
+        row = np.full(self.n_columns, math.nan)
+        for column, j in enumerate(self.numbers):
+            if (name := self.space.cube_names[j]) in known:
+                row[column] = _place_number(self._parameters[j], config[name]) if name in config else 0.5
+        for k, name in enumerate(self.optional):
+            if name in known:
+                row[self.numbers.size + k] = float(name in config)
+        for column, j in enumerate(np.flatnonzero(self._is_choice), self._first_option):
+            if (name := self.space.cube_names[j]) in known:
+                row[column] = _find_option(self._parameters[j], config[name]) if name in config else NO_OPTION
+        return row
+
     def on_simplex(self, points: Points) -> Floats:
         """Return rows in which any two options of a choice are as far apart as the two ends of a number's range.
 
@@ -301,6 +334,27 @@ class Encoding:
             for column, size in zip(self.option_columns, self._options, strict=True)
         ]
         return np.hstack([features[:, : self.n_columns - self._options.size], *corners])
+
+
+def _place_number(parameter: Parameter, value: Any) -> float:
+    """Return the place of a number on the scale of a parameter, at most one range beyond its ends."""
+    assert isinstance(parameter, Float | Int)
+    value = to_plain(value)
+    if not is_number(value) or not is_finite(value) or (parameter.log and value <= 0):
+        raise ValueError(f"{value!r} has no place on the scale")
+    low, high, number = float(parameter.low), float(parameter.high), float(value)
+    if parameter.step is not None:  # values lie in the middle of their cells: see `parameters`
+        high = low + (parameter.size - 0.5) * parameter.step
+        low -= 0.5 * parameter.step
+    if parameter.log:
+        low, high, number = math.log(low), math.log(high), math.log(number)
+    return min(max((number - low) / (high - low), -1.0), 2.0)
+
+
+def _find_option(parameter: Parameter, value: Any) -> float:
+    """Return the number of an option."""
+    assert isinstance(parameter, Choice)
+    return float(parameter.index(parameter.accept(value)))
 
 
 def _values(parameter: Parameter, u: Floats) -> Floats:

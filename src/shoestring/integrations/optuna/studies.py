@@ -27,6 +27,7 @@ from shoestring.integrations.optional import import_optional
 from shoestring.integrations.optuna.spaces import to_distributions, to_parameter, to_params
 from shoestring.reports.reasons import describe_reason
 from shoestring.stores.ledger_store import LedgerStore
+from shoestring.study.earlier_optuna import make_storage, read_curve, require_one_objective
 from shoestring.study.study import Study
 
 _optuna = import_optional("shoestring.integrations.optuna", "optuna", "optuna")
@@ -67,7 +68,7 @@ def to_optuna(ledger: Ledger, where: str, name: str) -> Any:
     direction = "minimize" if ledger.definition.direction == "min" else "maximize"
     with _QuietOptuna():
         try:
-            study = _optuna.create_study(storage=_storage(where), study_name=name, direction=direction)
+            study = _optuna.create_study(storage=make_storage(where), study_name=name, direction=direction)
         except _optuna.exceptions.DuplicatedStudyError:
             raise StudyError(
                 f"{hide_credentials(where)!r} already holds a study {name!r}: give another file or database, or delete that study"
@@ -196,14 +197,11 @@ def from_optuna(
 
         study = from_optuna(optuna.load_study(study_name="mine", storage=storage), budget="2h", store="mine.db")
     """
-    if len(study.directions) != 1:
-        raise StudyError(
-            f"the Optuna study {study.study_name!r} has {len(study.directions)} objectives: it must have one"
-        )
+    require_one_objective(study)
     trials = [trial for trial in study.trials if trial.state != _State.RUNNING]
     space = _space_of(study.study_name, trials)
     finished = [trial for trial in trials if trial.state != _State.WAITING and _fits(trial.params, space)]
-    curves = {trial.number: _curve(trial) for trial in finished}
+    curves = {trial.number: read_curve(trial) for trial in finished}
     direction: Direction = "min" if study.direction.name == "MINIMIZE" else "max"
     imported = Study.begin(
         space,
@@ -249,14 +247,6 @@ def _receipt(number: int, step: int, value: float, cost: Cost, at: float) -> Rec
     )
 
 
-def _curve(trial: Any) -> list[float]:
-    """Return the reported values by step from 1; the last is the final value."""
-    values = [float(trial.intermediate_values[step]) for step in sorted(trial.intermediate_values)]
-    if trial.state == _State.COMPLETE:
-        return [*values[:-1], float(trial.value)]
-    return values if trial.state == _State.PRUNED else []
-
-
 def _space_of(name: str, trials: Sequence[Any]) -> Space:
     """Return the space of the newest trial with parameters: ranges may have changed between trials."""
     newest = next((trial for trial in reversed(trials) if trial.distributions), None)
@@ -271,13 +261,6 @@ def _fits(params: Mapping[str, Any], space: Space) -> bool:
     except SpaceError:
         return False
     return True
-
-
-def _storage(where: str) -> Any:
-    if "://" in where:
-        return where
-    journal = _optuna.storages.journal
-    return _optuna.storages.JournalStorage(journal.JournalFileBackend(where))
 
 
 class _QuietOptuna:

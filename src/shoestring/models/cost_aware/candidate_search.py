@@ -34,6 +34,7 @@ from shoestring.core.deciding.reproducible import LOG_SPREAD, PLACE_DECIMALS, re
 from shoestring.core.space.encoding import Encoding, Points
 from shoestring.core.values.arrays import Flags, Floats
 from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei, choose_ei_alpha
+from shoestring.models.earlier_scores import InformedGP
 from shoestring.models.gp.acquisition import log_expected_improvement, log_expected_improvement_gradient
 from shoestring.models.gp.posterior import GP
 
@@ -50,7 +51,7 @@ class Surface:
     """The predictions at every point: log EI from the model of the objective, log cost from the cost model."""
 
     encoding: Encoding
-    gp: GP
+    gp: GP | InformedGP
     f_min: float
     log_cost: Callable[[Points], Floats]  # (m,)
 

@@ -66,6 +66,11 @@ def priors(kernel: Kernel) -> list[Prior]:
     return [signal_variance, *[lengthscale] * (kernel.n_parameters - 1), noise_variance]
 
 
+def prior_medians(kernel: Kernel) -> Floats:
+    """Return the parameters that are assumed before there are observations: the medians of the priors."""
+    return np.log([prior.median for prior in priors(kernel)])
+
+
 def fit_gp(
     kernel: Kernel,
     x: Floats,
@@ -93,7 +98,7 @@ def fit_gp(
         n_starts, memo, max_iterations = 0, first_fit.memo(), _LAST_ITERATIONS
     shift, scale = standardisation(y) if standardise else (0.0, 1.0)
     theta_priors = priors(kernel)
-    medians, log_stds = np.log([p.median for p in theta_priors]), np.array([p.log_std for p in theta_priors])
+    medians, log_stds = prior_medians(kernel), np.array([p.log_std for p in theta_priors])
     lower, upper = np.log([p.lower for p in theta_priors]), np.log([p.upper for p in theta_priors])
     log_likelihood = make_log_likelihood(kernel, kernel.pairs(x), (y - shift) / scale)
 

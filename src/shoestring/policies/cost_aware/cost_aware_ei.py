@@ -56,12 +56,14 @@ from shoestring.models.cost_aware.candidate_search import (
 from shoestring.models.cost_aware.cost_models import COST_MODELS
 from shoestring.models.cost_aware.linear import unpack
 from shoestring.models.cost_aware.trade_off import cooling_exponent, find_implied_alpha, is_efficient, pareto_front
+from shoestring.models.earlier_scores import InformedGP
 from shoestring.models.gp.fit import carry_gp
 from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP
 from shoestring.models.loss_scaling import Scaling, fit_scaling, normal_quantile
 from shoestring.policies.config_table import BEST, ConfigsView, ConfigTable, Pool
 from shoestring.policies.cost_aware.trial_costs import TrialCosts
+from shoestring.policies.earlier_studies import EARLIER_STUDIES, describe_earlier
 from shoestring.policy import (
     LOG_SPREAD,
     CandidateScores,
@@ -110,7 +112,7 @@ class ScoredCandidates:
     table: ConfigTable
     pool: Pool  # the first of the candidates; refined points follow
     costs: TrialCosts
-    gp: GP  # of scaled losses
+    gp: GP | InformedGP  # of scaled losses
     scale: Scaling
     alpha: float
     memo: Memo
@@ -169,6 +171,7 @@ class CostAwareEI:
         "ei_max": "largest expected improvement of all candidates (value)",
         "front_position": "place on the Pareto front of improvement and cost, from the cheapest (number; 0: not on it)",
         "front_size": "candidates on that front (candidates)",
+        "learned_from": "earlier studies, and how much their predictions are believed (share)",
         "implied_alpha": "exponent of the cost that would lead to the same choice",
         "predicted_cost": "predicted cost ({unit})",
         "threshold": "least expected improvement that was accepted (value)",
@@ -211,10 +214,10 @@ class CostAwareEI:
             raise PolicyError(
                 f"cost_aware_ei(transferred={given!r}) must be what `shoestring.transfer_costs` returned."
             )
-        if (self.cost_model == "transfer") != bool(given):
+        if given and self.cost_model != "transfer":
             raise PolicyError(
-                f"cost_aware_ei(cost_model={self.cost_model!r}) and `transferred` go together: the model of earlier studies "
-                "is fitted with `shoestring.transfer_costs`. Give both or neither."
+                f"cost_aware_ei(cost_model={self.cost_model!r}) does not use `transferred`, the model that "
+                '`shoestring.transfer_costs` fitted to earlier studies. Set cost_model="transfer", or leave it out.'
             )
         if given:
             try:
@@ -237,6 +240,8 @@ class CostAwareEI:
         return scored.costs.add_expected_cost(order, scored.found.points, at)
 
     def _is_in_design(self, ledger: Ledger) -> bool:
+        if ledger.view(EARLIER_STUDIES):  # then there is something to go by from the first trial on
+            return False
         if self.initial_design == "fixed":
             return is_in_design(ledger, self.initial_trials, whole=self.printed)
         return ledger.spent + ledger.reserved < CHEAP_SHARE * ledger.budget.total
@@ -244,7 +249,7 @@ class CostAwareEI:
     def _design(self, ledger: Ledger, rng: np.random.Generator) -> Decision:
         table = ledger.view(ConfigsView())
         costs = self._costs(ledger, table)
-        if self.initial_design == "cheap" and costs.model is not None:
+        if self.initial_design == "cheap" and costs.is_known:
             pool = table.pool(ledger, _CHEAP_CANDIDATES, rng, near=())
             if len(pool.points):
                 features, log_cost = table.encoding.features, costs.predict(pool.points)[0]
@@ -270,9 +275,9 @@ class CostAwareEI:
         return LAST_COST_SHARE * len(ledger.trials) / max(1, self.initial_trials - 1)
 
     def score_candidates(self, ledger: Ledger, rng: np.random.Generator) -> ScoredCandidates | None:
-        """Return all candidates with their scores; None if there is no result or no candidate. Reports use it too."""
+        """Return all candidates with their scores; None if there is nothing to go by, or no candidate. Reports use it too."""
         table, results = ledger.view(ConfigsView()), find_finished_trials(ledger)
-        if not results:
+        if not results and not ledger.view(EARLIER_STUDIES):
             return None
         losses = np.array([trial.best_loss for trial in results])
         scale = fit_scaling(losses[:, None], np.ones((losses.size, 1), dtype=bool))
@@ -301,13 +306,26 @@ class CostAwareEI:
 
     def _fit_surrogate(
         self, ledger: Ledger, table: ConfigTable, results: list[Trial], y: Floats
-    ) -> tuple[GP, float, Lists]:
+    ) -> tuple[GP | InformedGP, float, Lists]:
         """Return the posterior given scaled losses y, (n,), with trials under way as predicted; f_min; and the next memo."""
-        encoding, memo = table.encoding, ledger.memo
-        x = encoding.features(table.stack([trial.number for trial in results]))
-        fit = _REFITS.check_fit(memo, y.size)
-        gp, next_memo = carry_gp(kernel_for(encoding), x, y, memo, fit, with_priors=self.priors)
-        f_min = float(gp.predict_observed().min())
+        encoding, earlier = table.encoding, ledger.view(EARLIER_STUDIES)
+        kernel = kernel_for(encoding)
+        next_memo: Lists = {}
+        x = (
+            encoding.features(table.stack([trial.number for trial in results]))
+            if results
+            else np.empty((0, kernel.n_dims))
+        )
+        expected = earlier.expect(x, y) if earlier else None
+        gp: GP | InformedGP | None = None if expected is None else InformedGP(kernel, expected)
+        f_min = 0.0
+        if results:
+            fit = _REFITS.check_fit(ledger.memo, y.size)
+            rest = y if expected is None else y - expected.mean(x)
+            posterior, next_memo = carry_gp(kernel, x, rest, ledger.memo, fit, with_priors=self.priors)
+            gp = posterior if expected is None else InformedGP(kernel, expected, posterior)
+            f_min = float(gp.predict_observed().min())
+        assert gp is not None  # without results and earlier studies there are no candidates
         in_training = [trial.number for trial in ledger.trials if trial.open_order is not None]
         if in_training:
             gp = gp.append_predicted(encoding.features(table.stack(in_training)))
@@ -354,12 +372,13 @@ class CostAwareEI:
             "phase": self.acquisition,
             "ei": scored.loss_unit * float(np.exp(log_ei[at])),
             "ei_max": scored.loss_unit * float(np.exp(log_ei.max())),
+            **describe_earlier(scored.gp),
         }
         if scored.found.threshold is not None:
             why["threshold"] = scored.loss_unit * float(np.exp(scored.found.threshold))
         else:
             why["cost_exponent"] = scored.alpha
-        if scored.costs.model is None:
+        if not scored.costs.is_known:
             return why
         front = scored.find_front()
         cheaper = int(np.count_nonzero(log_cost[front] < log_cost[at]))

@@ -1,8 +1,10 @@
 """The predicted cost of a whole trial, the expected cost and reserve of an order, and which trials are affordable.
 
 The models of `models.cost_aware.cost_models` are fitted to the trials that were trained to their end. Until there is one, all
-configurations cost the same. The models work in seconds, and only the cost of an order is in the budget's unit, so a rate in
-dollars changes no choice, not even by rounding. In an epoch budget every whole trial costs its steps, and all costs are equal.
+configurations cost the same. If earlier studies know prices (`like`), they predict the costs from the first trial on, and the
+model is fitted to what they leave unexplained. The models work in seconds, and only the cost of an order is in the budget's
+unit, so a rate in dollars changes no choice, not even by rounding. In an epoch budget every whole trial costs its steps, and all
+costs are equal.
 
 `fit_earlier_costs` fits a model to earlier studies, for `CostAwareEI(cost_model="transfer", transferred=...)`.
 """
@@ -25,8 +27,9 @@ from shoestring.models.cost_aware.cost_models import (
     fit_cost_model,
     log_costs,
 )
-from shoestring.models.cost_aware.linear import LinearCost, choose_columns, fit_transfer, pack, unpack
+from shoestring.models.cost_aware.linear import PRIOR_STD, LinearCost, choose_columns, fit_transfer, pack, unpack
 from shoestring.policies.config_table import ConfigsView, ConfigTable
+from shoestring.policies.earlier_studies import EARLIER_STUDIES
 from shoestring.policy import Ledger, Memo, Points, Refits, Train, Trial, reaches
 
 _REFITS = Refits(dense_until=30, every=5, key="cost_fitted_at")  # of a Gaussian process; by trials trained to their end
@@ -47,21 +50,47 @@ class TrialCosts:
     ) -> None:
         self._at_once = at_once  # a linear model uses all its features from the first trial on
         self.ledger, self.features = ledger, CostFeatures(table.encoding)
-        self.model: LinearCost | GPCost | None = None
+        self.model: LinearCost | GPCost | None = None  # of what earlier studies leave unexplained, if they know prices
         self.memo: dict[str, list[float]] = {}  # the parameters from which the next fit may start
         self.rate = ledger.budget.per_second(ledger.workers) or 1.0  # budget units per unit of the model
         # the last prediction: the same points are predicted several times
         self._newest: tuple[Points, tuple[Floats, Floats]] | None = None
+        self._columns = table.encoding.features
+        self._earlier = ledger.view(EARLIER_STUDIES)
+        self._has_earlier = ledger.budget.unit != "epochs" and self._earlier.step_s is not None
         if name == "transfer":
-            self.model = unpack(transferred)
+            self.model = self._transfer(transferred)
             return
         whole = _whole_trials(ledger)
         if whole and self.features.names:
             in_epochs, per_step = ledger.budget.unit == "epochs", ledger.step_price()
             costs = np.array([per_step * trial.steps if in_epochs else trial.seconds for trial in whole])
-            features = self.features.of(table.stack([trial.number for trial in whole]))
+            points = table.stack([trial.number for trial in whole])
             is_constant = in_epochs and name == "auto"  # then a linear model is exact from the first trial on
-            self._fit("lv3" if is_constant else name, parameters, features, log_costs(costs))
+            model = "lv3" if is_constant else name
+            self._fit(model, parameters, self.features.of(points), log_costs(costs) - self._expect(points))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to predict costs from."""
+        return self.model is not None or self._has_earlier
+
+    def _transfer(self, transferred: Memo) -> LinearCost | None:
+        """Return the model that the user passes; None if earlier studies predict the costs."""
+        if not transferred and not self._has_earlier:
+            raise PolicyError(
+                "CostAwareEI(cost_model='transfer') has no earlier study that knows the seconds of its steps: begin the study "
+                "with --like (like=…), or give `transferred`."
+            )
+        if not transferred:
+            return None
+        self._has_earlier = False
+        return unpack(transferred)
+
+    def _expect(self, points: Points) -> Floats:
+        """Return the log seconds of a whole trial that earlier studies let us expect, (m,); 0 if they say nothing."""
+        expected = self._earlier.predict_log_price(self._columns(points)) if self._has_earlier else None
+        return np.zeros(len(points)) if expected is None else expected + np.log(self.ledger.max_steps)
 
     def _fit(self, name: str, parameters: Sequence[str], features: Floats, log_cost: Floats) -> None:
         name = choose_cost_model(name, log_cost.size, bool(parameters))
@@ -84,10 +113,15 @@ class TrialCosts:
 
     def predict(self, points: Points) -> tuple[Floats, Floats]:
         """Return mean and std of the log of the seconds (in an epoch budget: epochs) of a whole trial, (m,) each."""
-        if self.model is None:
+        if not self.is_known:
             return np.zeros(len(points)), np.zeros(len(points))
         if self._newest is None or self._newest[0] is not points:
-            self._newest = points, self.model.predict(self.features.of(points))
+            expected = self._expect(points)
+            if self.model is None:
+                self._newest = points, (expected, np.full(len(points), PRIOR_STD))
+            else:
+                mean, std = self.model.predict(self.features.of(points))
+                self._newest = points, (expected + mean, std)
         return self._newest[1]
 
     def make_affordable_test(self, pool: Points) -> Callable[[Points], Flags]:
@@ -97,7 +131,7 @@ class TrialCosts:
         either, all points pass, and the core shortens or refuses the order, as in an epoch budget.
         """
         left = self.ledger.left / self.rate
-        if self.model is not None and self.ledger.budget.unit != "epochs":
+        if self.is_known and self.ledger.budget.unit != "epochs":
             for probability in (0.9, 0.5):  # the median is the expected cost
 
                 def within(points: Points, probability: float = probability) -> Flags:
@@ -109,7 +143,7 @@ class TrialCosts:
 
     def add_expected_cost(self, order: Train, points: Points, index: int) -> Train:
         """Return the order of a point with its expected cost and reserve; without them where the core knows them."""
-        if self.model is None or self.ledger.budget.unit == "epochs":
+        if not self.is_known or self.ledger.budget.unit == "epochs":
             return order
         mean, std = self.predict(points.take([index]))
         expected, most = self.rate * float(np.exp(mean[0])), self.rate * float(cost_quantile(mean, std)[0])

@@ -17,7 +17,8 @@ So do trials that are being trained and have no result yet.
 The best place by the model is not always the best place in the end: first looks are a hint, and trials that all look equally
 good cannot be told apart by a race. So each newcomer is the best of a small random part of the candidates: of 16, or of as many
 as there are trials, if these are more. The part is smaller where the order of trials changed since their first look. With 1
-candidate a newcomer would be a random one.
+candidate a newcomer would be a random one. With earlier studies (`earlier_studies`) it is the best of all candidates, as long as
+they are believed: what they say of a configuration is more than a first look.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from shoestring.core.values.arrays import Floats, Indices
 from shoestring.models.cost_aware.cost_features import CostFeatures
 from shoestring.models.cost_aware.cost_models import GPCost, fit_cost_model, log_costs
 from shoestring.models.cost_aware.trade_off import cei_threshold, choose_cei
+from shoestring.models.earlier_scores import InformedGP
 from shoestring.models.first_looks import Curve, measure_agreement, place_trials, score_places
 from shoestring.models.gp.acquisition import log_expected_improvement
 from shoestring.models.gp.fit import fit_gp, theta_from_memo
@@ -43,9 +45,11 @@ from shoestring.models.gp.kernels import kernel_for
 from shoestring.models.gp.posterior import GP, GP_MEMO, condition
 from shoestring.models.loss_scaling import normal_quantile
 from shoestring.policies.config_table import BEST, ConfigTable, Pool
+from shoestring.policies.earlier_studies import EARLIER_STUDIES, describe_earlier
 from shoestring.policies.halving.newcomers import CONFIGS, Newcomer, encode_place
 from shoestring.policy import (
     LOG_SPREAD,
+    NO_MEMO,
     Config,
     CurvePrediction,
     Ledger,
@@ -80,12 +84,12 @@ class Guide:
 
     table: ConfigTable
     seen: list[Trial]  # trials with a result that the model is conditioned on
-    gp: GP  # of the scores of the seen trials, and of trials under way as predicted
+    gp: GP | InformedGP  # of the scores of the seen trials, and of trials under way as predicted
     best: float  # lowest score, noise removed
     compared: int  # candidates of which a newcomer is the best
     pool: Pool
     log_cost: Floats  # (m,): of the candidates
-    memo: Lists
+    memo: Memo
 
     def split(self, ledger: Ledger, count: int) -> Iterator[Indices]:
         """Yield the candidates for each of `count` newcomers, at random; for fewer if there are fewer candidates."""
@@ -102,17 +106,20 @@ class Guide:
 
     def find_similar(self, candidate: int) -> list[int]:
         """Return the numbers of the two trials whose configurations correlate most with the candidate's, if they do at all."""
-        theta, known = self.gp.theta[:-1], self.table.encoding.features(_stack(self.table, self.seen))
-        shared = self.gp.kernel.matrix(theta, self.features[[candidate]], known)[0] / math.exp(theta[0])
+        gp = self.gp.rest if isinstance(self.gp, InformedGP) else self.gp
+        if gp is None or not self.seen:
+            return []
+        theta, known = gp.theta[:-1], self.table.encoding.features(_stack(self.table, self.seen))
+        shared = gp.kernel.matrix(theta, self.features[[candidate]], known)[0] / math.exp(theta[0])
         closest = sort_best_first(shared, "highest", 2, spread=1.0)
         return [self.seen[i].number for i in closest if shared[i] >= _SIMILAR]
 
 
 def make_guide(ledger: Ledger, fitted: Memo) -> Guide | None:
-    """Return the model and the candidates; None if too few trials have a result or no candidate is left."""
-    table = ledger.view(CONFIGS)
+    """Return the model and the candidates; None if there is too little to go by, or no candidate is left."""
+    table, earlier = ledger.view(CONFIGS), ledger.view(EARLIER_STUDIES)
     known = [trial for trial in ledger.trials if _has_result(trial)]
-    if len(known) < _MIN_LOOKS:
+    if len(known) < _MIN_LOOKS and not earlier:
         return None
     curves = [_losses(trial) for trial in known]
     places = place_trials(curves)
@@ -122,22 +129,36 @@ def make_guide(ledger: Ledger, fitted: Memo) -> Guide | None:
     pool = _draw_pool(ledger, table, [trial.number for trial in seen[:BEST]])
     if not len(pool.points):
         return None
-    points, kernel = _stack(table, seen), kernel_for(table.encoding)
-    x = table.encoding.features(points)
-    past: Memo = {name: fitted[_PREFIX + name] for name in GP_MEMO if _PREFIX + name in fitted}
-    fit = _REFITS.check_fit(fitted, len(known))
-    if fit.is_due or not past:
-        part = _spread(len(y), _MAX_FITTED)
-        past = fit_gp(kernel, x[part], y[part], memo=past or None, n_starts=int(fit.is_restart)).memo()
-    gp = condition(kernel, theta_from_memo(past, kernel), x, y)
-    best = float(gp.predict_observed().min())
-    memo = {_PREFIX + name: list(past[name]) for name in GP_MEMO} | fit.marks
-    log_cost, price_memo = _predict_prices(ledger, table, seen, points, pool.points, fitted, fit.is_due)
+    features, kernel = table.encoding.features, kernel_for(table.encoding)
+    x = features(_stack(table, seen))
+    expected = earlier.expect(x, y) if earlier else None
+    gp: GP | InformedGP | None = None if expected is None else InformedGP(kernel, expected)
+    best, memo, is_due = 0.0, NO_MEMO, False
+    if seen:
+        past: Memo = {name: fitted[_PREFIX + name] for name in GP_MEMO if _PREFIX + name in fitted}
+        fit = _REFITS.check_fit(fitted, len(known))
+        rest = y if expected is None else y - expected.mean(x)
+        if is_due := fit.is_due or not past:
+            part = _spread(len(y), _MAX_FITTED)
+            past = fit_gp(kernel, x[part], rest[part], memo=past or None, n_starts=int(fit.is_restart)).memo()
+        posterior = condition(kernel, theta_from_memo(past, kernel), x, rest)
+        gp = posterior if expected is None else InformedGP(kernel, expected, posterior)
+        best = float(gp.predict_observed().min())
+        memo = {_PREFIX + name: list(past[name]) for name in GP_MEMO} | fit.marks
+    assert gp is not None
+    log_cost, price_memo = _predict_prices(ledger, table, seen, pool.points, fitted, is_due)
     pending = [trial for trial in ledger.trials if trial.open_order is not None and not _has_result(trial)]
     if pending := pending[-_MAX_PENDING:]:
-        new = table.encoding.features(_stack(table, pending))
-        gp = gp.extend(new, gp.predict_mean(new))
-    return Guide(table, seen, gp, best, _count_compared(len(known), curves), pool, log_cost, memo | price_memo)
+        gp = _append_predicted(gp, features(_stack(table, pending)))
+    compared = _count_compared(len(known), curves)
+    if expected is not None:
+        compared += round(expected.trust * max(0, len(pool.points) - compared))
+    return Guide(table, seen, gp, best, compared, pool, log_cost, {**memo, **price_memo})
+
+
+def _append_predicted(gp: GP | InformedGP, x: Floats) -> GP | InformedGP:
+    """Return the posterior as if each of the points x, (m, columns), had the score that is predicted for it."""
+    return gp.append_predicted(x) if isinstance(gp, InformedGP) else gp.extend(x, gp.predict_mean(x))
 
 
 def choose_newcomers(ledger: Ledger, fitted: Memo, count: int) -> Newcomer | None:
@@ -159,7 +180,7 @@ def choose_newcomers(ledger: Ledger, fitted: Memo, count: int) -> Newcomer | Non
         first = first or _explain(ledger, guide, part, log_ei, best, share)
         chosen.append((at, share))
         if len(chosen) < count:
-            gp = gp.append(features[at], float(mean[best]))
+            gp = _append_predicted(gp, features[[at]])
     rows, cube = guide.pool.rows, guide.pool.points.cube
     plan = [
         number
@@ -189,7 +210,7 @@ def _explain(ledger: Ledger, guide: Guide, part: Indices, log_ei: Floats, best: 
         competitors=apart,
         in_unit=lambda score: _round(rate * math.exp(score)),
     )
-    why["expected_share"] = share
+    why |= {"expected_share": share, **describe_earlier(guide.gp)}
     if similar := guide.find_similar(int(part[best])):
         why["similar_to"] = ", ".join(map(str, similar))
     if by_price:
@@ -228,21 +249,29 @@ def _first_looks(seen: Sequence[Trial]) -> tuple[int, Callable[[Floats], Floats]
 
 
 def _predict_prices(
-    ledger: Ledger, table: ConfigTable, seen: Sequence[Trial], points: Points, pool: Points, fitted: Memo, is_due: bool
+    ledger: Ledger, table: ConfigTable, seen: Sequence[Trial], pool: Points, fitted: Memo, is_due: bool
 ) -> tuple[Floats, Lists]:
     """Return the log price of a step of each candidate, (m,), and the parameters of the model; 0 if steps cost the same."""
     features = CostFeatures(table.encoding)
-    paid = np.flatnonzero([math.fsum(trial.step_costs) > 0.0 for trial in seen])
-    if ledger.budget.unit == "epochs" or len(paid) < _MIN_LOOKS or not features.names:
+    if ledger.budget.unit == "epochs" or not features.names:
         return np.zeros(len(pool)), {}
-    per_step = [math.fsum(seen[int(i)].step_costs) / len(seen[int(i)].step_costs) for i in paid]
+    earlier, columns = ledger.view(EARLIER_STUDIES), table.encoding.features
+    expected = earlier.predict_log_price(columns(pool))
+    paid = [trial for trial in seen if math.fsum(trial.step_costs) > 0.0]
+    if len(paid) < _MIN_LOOKS:
+        return (np.zeros(len(pool)) if expected is None else expected), {}
+    points = _stack(table, paid)
+    log_cost = log_costs(np.array([math.fsum(trial.step_costs) / len(trial.step_costs) for trial in paid]))
+    if (expected_here := earlier.predict_log_price(columns(points))) is not None:
+        log_cost = log_cost - expected_here
     past = {name.removeprefix(_PRICE_PREFIX): fitted[name] for name in fitted if name.startswith(_PRICE_PREFIX)}
-    part = paid[_spread(len(paid), _MAX_FITTED)]
-    log_cost = log_costs(np.array(per_step))[_spread(len(paid), _MAX_FITTED)]
-    model = fit_cost_model("gp", features.of(points.take(part)), log_cost, memo=past or None, refit=is_due or not past)
+    part = _spread(len(paid), _MAX_FITTED)
+    refit = is_due or not past
+    model = fit_cost_model("gp", features.of(points.take(part)), log_cost[part], memo=past or None, refit=refit)
     assert isinstance(model, GPCost)
     memo = {_PRICE_PREFIX + name: numbers for name, numbers in model.gp.memo().items()}
-    return model.predict(features.of(pool))[0], memo
+    predicted = model.predict(features.of(pool))[0]
+    return predicted if expected is None else predicted + expected, memo
 
 
 def _draw_pool(ledger: Ledger, table: ConfigTable, best: Sequence[int]) -> Pool:
@@ -275,7 +304,7 @@ def _losses(trial: Trial) -> Curve:
 
 
 def _stack(table: ConfigTable, trials: Sequence[Trial]) -> Points:
-    return table.stack([trial.number for trial in trials])
+    return table.stack([trial.number for trial in trials]) if trials else table.encoding.points([])
 
 
 def _spread(count: int, at_most: int) -> Indices:

@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from shoestring.policies.config_table import ConfigsView, ConfigTable
+from shoestring.policies.earlier_studies import EARLIER_STUDIES
 from shoestring.policy import (
     NO_MEMO,
     NO_WHY,
@@ -53,6 +54,7 @@ GUIDE_LABELS: Labels = {
     "expected_share": "share of trials expected to be better after as many steps (share)",
     "chosen_at": "order at which the model chose this configuration",
     "price": "predicted price of a step ({unit})",
+    "learned_from": "earlier studies, and how much their predictions are believed (share)",
     "similar_to": "trials with the most similar configurations",
 }
 _FIRST_DRAWN = 4  # newcomers that are drawn before the first evaluation of the model
@@ -120,6 +122,8 @@ def describe_guided(order: Order) -> tuple[str, ...]:
     if share is None:
         return ()
     clause = f"expected to be among the best {max(1, math.ceil(100 * float(str(share))))} % at its first look"
+    if earlier := order.why.get("learned_from"):
+        clause += f", as learned from {earlier}"
     if similar := order.why.get("similar_to"):
         first, *others = str(similar).split(", ")
         return (clause, f"similar to trial{'s' if others else ''} {' and '.join([first, *others])}")
@@ -132,7 +136,8 @@ def find_newcomer(ledger: Ledger, source: Source) -> Newcomer | None:
     if drawn is None:
         return None
     number = len(ledger.trials)
-    is_drawn = number < _FIRST_DRAWN or number % _DRAWN_EVERY == _DRAWN_EVERY - 1
+    first_drawn = 0 if ledger.view(EARLIER_STUDIES) else _FIRST_DRAWN
+    is_drawn = number < first_drawn or number % _DRAWN_EVERY == _DRAWN_EVERY - 1
     if source == "drawn" or ledger.queue or is_drawn or not is_space_narrow(ledger):
         return Newcomer(drawn)
     evaluations = ledger.view(EVALUATIONS)
@@ -179,7 +184,8 @@ def _count_due(ledger: Ledger, evaluations: Evaluations) -> int:
     if thinking_s * state.budget.per_second(state.workers) > _THINKING_SHARE * state.budget.total:
         return 0
     first_steps = [trial.step_costs[0] for trial in state.trials[:_TRIALS_FOR_PRICE] if trial.step_costs]
-    payable_s = _FIRST_STEP_SHARE * math.fsum(first_steps) / max(1, len(first_steps))
+    first_s = math.fsum(first_steps) / len(first_steps) if first_steps else ledger.view(EARLIER_STUDIES).step_s or 0.0
+    payable_s = _FIRST_STEP_SHARE * first_s
     if evaluation_s > _MAX_CHOSEN * payable_s:
         return 0
     return max(count, math.ceil(evaluation_s / payable_s) if payable_s > 0 else 1)

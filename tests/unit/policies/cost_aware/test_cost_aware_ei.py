@@ -23,6 +23,7 @@ from shoestring.errors import PolicyError
 from shoestring.models.cost_aware.linear import LinearCost
 from shoestring.models.cost_aware.trade_off import pareto_front
 from shoestring.models.gp.fit import make_log_likelihood
+from shoestring.models.gp.posterior import GP
 from shoestring.policies.config_table import ConfigsView
 from shoestring.policies.cost_aware.cost_aware_ei import DESIGN, CostAwareEI
 from shoestring.reports.reasons import describe_reason, label_numbers
@@ -415,6 +416,7 @@ def test_the_printed_form_fits_by_likelihood_alone() -> None:
         scored = policy.score_candidates(ledger, ledger.decision_rng())
         assert scored is not None
         gp = scored.gp
+        assert isinstance(gp, GP)
         fitted = make_log_likelihood(gp.kernel, gp.kernel.pairs(gp.x), (gp.y - gp.shift) / gp.scale)
         likelihood[printed] = fitted(gp.theta)[0]
     assert likelihood[True] > likelihood[False] + 0.1
@@ -452,8 +454,7 @@ def test_the_printed_design_does_not_begin_at_cheap_ends() -> None:
         ({"initial_trials": 0}, "initial_trials=0.*>= 1.* 5"),
         ({"candidates": 2.5}, r"candidates=2\.5"),
         ({"cost_features": "rounds"}, r"cost_features='rounds'.*write \['rounds'\]"),
-        ({"cost_model": "transfer"}, "cost_model='transfer'.*Give both or neither"),
-        ({"transferred": {"weights": [1.0]}}, "go together"),
+        ({"transferred": {"weights": [1.0]}}, "cost_model='auto'.*does not use `transferred`"),
     ],
 )
 def test_settings_out_of_range_are_errors(settings: dict[str, Any], message: str) -> None:
