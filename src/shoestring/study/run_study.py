@@ -26,10 +26,11 @@ from shoestring.reports.messages import describe_slow_policy, find_warning
 from shoestring.reports.progress import SilentProgress, announce_anyway, make_view, print_line
 from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.make import RunnerOptions, make_runner
-from shoestring.runners.runner import is_runner
+from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.unnamed import MAX_AGE_DAYS, is_unnamed
 from shoestring.study.interrupts import find_free_signals, stop_on_signals
+from shoestring.study.long_steps import LongSteps
 from shoestring.study.loop import Ending, Loop, Observer
 
 if TYPE_CHECKING:
@@ -84,12 +85,22 @@ class StudyRun:
             study.amend(Amendment(workers=int(options.workers)))
         self.study, self.options = study, options
         workers = study.ledger.workers
-        self.runner = train if is_runner(train) else make_runner(options, train, study.checkpoints, workers)
+        self.runner = train if is_runner(train) else self._make_runner(train, workers)
         title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.definition.seed}"
         self.view = make_view(title, options.progress)
         self.signals: list[int] = []
         self.trains_here = isinstance(self.runner, LocalRunner)
         self._is_asked_to_stop = False
+
+    def _make_runner(self, train: Any, workers: int) -> Runner:
+        deadline_s = read_duration_s(self.options.deadline, "deadline")
+        return make_runner(self.options, train, self.study.checkpoints, workers, deadline_s)
+
+    def _watch_long_steps(self) -> LongSteps | None:
+        if self.runner.simulated or self.options.hung_after is not None:
+            return None
+        announce = partial(announce_anyway, self.view)
+        return LongSteps(self.study.ledger, announce, trains_here=self.trains_here)
 
     def stop(self) -> None:
         """Ask the run to end. Any thread may call this."""
@@ -141,6 +152,7 @@ class StudyRun:
                 should_stop=self._should_stop,
                 signals=self.signals,
                 observe=observe,
+                long_steps=self._watch_long_steps(),
             )
             study.present_run = self
             try:

@@ -18,7 +18,8 @@ from training_code import starts_a_child
 from shoestring.core.space.space import Space
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.command.command_runner import CommandRunner
-from shoestring.runners.command.command_state import _ask_ps, started_at
+from shoestring.runners.command.command_state import started_at
+from shoestring.runners.process import guard
 from shoestring.runners.process.process_group import GroupGuard, ProcessGroup, end_groups
 from shoestring.runners.process.process_runner import ProcessRunner
 
@@ -218,11 +219,13 @@ def test_the_guard_ends_added_groups_and_not_removed_ones(tmp_path: Path) -> Non
         end_groups([watched_group, unwatched_group], 0.1)
 
 
-def test_the_start_time_of_a_process_is_known_without_proc() -> None:
-    process = subprocess.Popen(["sleep", "300"])
-    assert _ask_ps(process.pid) == _ask_ps(process.pid) != ""
+def test_a_process_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_HAS_PROC", False)  # as on macOS
+    process = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    assert started_at(process.pid) == started_at(process.pid) != ""
+    assert list(guard.find_tree([process.pid])) == [process.pid]
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert _ask_ps(process.pid) == ""  # a zombie
+    assert started_at(process.pid) == ""  # a zombie
     process.wait()
-    assert _ask_ps(process.pid) == ""
+    assert started_at(process.pid) == ""

@@ -163,8 +163,16 @@ class CommandRun:
             self.update_state(saved_step=self.step)
 
     def update_state(self, **facts: Any) -> None:
-        self.state = replace(self.state, **facts)
-        self.state.write(self.folder)
+        before, self.state = self.state, replace(self.state, **facts)
+        if self.state != before:
+            self.state.write(self.folder)
+
+    def reports_size(self) -> int:
+        """Return the size of the file with its reports, 0 if it has deleted that file."""
+        try:
+            return self.output.reports.stat().st_size
+        except OSError:
+            return 0
 
     def end(self) -> None:
         """End the command if it still runs, and record in its folder, for the next run, that it has ended."""
@@ -178,7 +186,7 @@ class CommandRun:
             size = errors.seek(0, os.SEEK_END)
             begin = self.errors_from if self.errors_from <= size else 0  # a long log was cut
             errors.seek(max(begin, size - 4 * _TAIL_CHARS))
-            tail = errors.read().decode(errors="replace").strip()[-_TAIL_CHARS:]
+            tail = errors.read(4 * _TAIL_CHARS).decode(errors="replace").strip()[-_TAIL_CHARS:]
         return f"the command {describe_exit(code)}" + (f": {tail}" if tail else "")
 
 
