@@ -31,11 +31,11 @@ from shoestring.core.ledger.pricing import can_afford_order
 from shoestring.core.ledger.state import OpenOrder
 from shoestring.core.values.text import shorten
 from shoestring.errors import Conflict, DecisionError, StaleLedger, StudyInUse
+from shoestring.reports.messages import describe_long_step
 from shoestring.runners.runner import KeepsCutoff, Runner, RunnerEvent, RunningSteps, seconds_under_way
 from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease, LedgerStore
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
-from shoestring.study.long_steps import LongSteps
 
 Reason = Literal["budget", "policy", "deadline", "stopped", "failing"]
 Observer = Callable[[Ledger, Entry | None], None]  # called with each new entry, and with None while nothing happens
@@ -80,10 +80,10 @@ class Loop:
         should_stop: Callable[[], bool] = lambda: False,
         signals: Sequence[int] = (),
         observe: Observer = lambda ledger, entry: None,
-        long_steps: LongSteps | None = None,
+        announce_long_step: Callable[[str], None] | None = None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
-        self._long_steps = long_steps
+        self._announce_long_step = announce_long_step  # called once; None afterwards
         self._began = time.monotonic()
         self._last_moment = math.inf if deadline_s is None else self.ledger.state.clock + deadline_s
         self._keeps_cutoff = runner if isinstance(runner, KeepsCutoff) else None
@@ -329,8 +329,6 @@ class Loop:
                         raise
                     self._refresh()
         for entry in entries:
-            if self._long_steps is not None:
-                self._long_steps.note(entry)
             self._observe(self.ledger, entry)
 
     @contextmanager
@@ -373,8 +371,10 @@ class Loop:
         with self._beat_lock:
             running_s = self._running_s()
             self.lease.beat(len(self.ledger), running_s, self._until_s(self._cutoff_set))
-        if self._long_steps is not None:
-            self._long_steps.look(self.ledger, running_s)
+        announce = self._announce_long_step
+        if announce is not None and running_s and (text := describe_long_step(self.ledger, running_s)):
+            self._announce_long_step = None
+            announce(text)
 
 
 def run_in_memory(

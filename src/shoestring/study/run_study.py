@@ -30,7 +30,6 @@ from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.unnamed import MAX_AGE_DAYS, is_unnamed
 from shoestring.study.interrupts import find_free_signals, stop_on_signals
-from shoestring.study.long_steps import LongSteps
 from shoestring.study.loop import Ending, Loop, Observer
 
 if TYPE_CHECKING:
@@ -96,11 +95,11 @@ class StudyRun:
         deadline_s = read_duration_s(self.options.deadline, "deadline")
         return make_runner(self.options, train, self.study.checkpoints, workers, deadline_s)
 
-    def _watch_long_steps(self) -> LongSteps | None:
-        if self.runner.simulated or self.options.hung_after is not None:
-            return None
-        announce = partial(announce_anyway, self.view)
-        return LongSteps(self.study.ledger, announce, trains_here=self.trains_here)
+    def _announce_long_step(self, text: str) -> None:
+        remedy = (
+            "press Ctrl-C twice, and continue with --runner process" if self.trains_here else "stop, and continue with"
+        )
+        announce_anyway(self.view, f"{text}: if it hangs, {remedy} --hung-after 10m, which ends such steps")
 
     def stop(self) -> None:
         """Ask the run to end. Any thread may call this."""
@@ -152,7 +151,7 @@ class StudyRun:
                 should_stop=self._should_stop,
                 signals=self.signals,
                 observe=observe,
-                long_steps=self._watch_long_steps(),
+                announce_long_step=self._announce_long_step if options.hung_after is None else None,
             )
             study.present_run = self
             try:

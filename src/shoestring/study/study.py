@@ -27,7 +27,7 @@ from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.addresses import DEFAULT_STORE, open_store
 from shoestring.stores.ledger_store import LedgerStore
-from shoestring.study.ask import StepReport, ask, tell
+from shoestring.study.ask import OrderTimes, StepReport, ask, tell
 from shoestring.study.begin import GivenDirection, StudyRequest, begin, queue_notes, require_change, require_same_policy
 from shoestring.study.best import Best, make_best
 from shoestring.study.decide import Thinking
@@ -102,6 +102,7 @@ class Study:
         self.ending: Ending | None = None
         self.present_run: StudyRun | None = None  # the run that `stop` ends
         self._thinking: Thinking | None = None  # made by the first `ask`
+        self._order_times = OrderTimes()
 
     def __repr__(self) -> str:
         state, best = self.ledger.state, self.ledger.best
@@ -524,7 +525,7 @@ class Study:
         """
         patience_s = read_duration_s(give_up_after, "give_up_after")
         self._thinking = self._thinking or Thinking()
-        return ask(self.journal, lambda: self.policy, self._thinking, patience_s)
+        return ask(self.journal, lambda: self.policy, self._thinking, self._order_times, patience_s)
 
     def tell(
         self, order: Order, value: float | None = None, cost_s: float | None = None, *, failed: str | None = None
@@ -547,4 +548,4 @@ class Study:
         StudyError
             If the order is not open any more, or an argument is wrong.
         """
-        tell(self.journal, order, StepReport.read(value, cost_s, failed))
+        tell(self.journal, order, StepReport.read(value, cost_s, failed), self._order_times)

@@ -325,8 +325,9 @@ def test_code_that_cannot_save_and_always_dies_at_one_step_fails_at_the_third_de
 
 
 def test_a_hung_process_is_a_failure(bench: Callable[..., Bench]) -> None:
-    it = bench(Dying, hung_after_s=1.0)
+    it = bench(Dying)
     it.train(1, config={"x": 0.0})
+    it.runner._silence = SilenceLimit(1.0)
     events = receipts(it.train(2, config={"x": 0.0}))
     assert events[-1].status == "failed"
     assert "hung" in events[-1].text
