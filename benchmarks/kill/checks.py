@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from benchmarks.kill.killed_study import KilledStudy, work_done_s
@@ -24,7 +26,8 @@ class Tally:
         self.studies: Counter[str] = Counter()
         self.kills_by_case: Counter[str] = Counter()
         self.lost = self.charged_twice = self.epochs_over = self.other_decisions = 0
-        self.over_s = {"local": -math.inf, "process": -math.inf, "command": -math.inf}
+        self.over_s: dict[str, float] = {}  # by world and kind: of the worst study
+        self.largest_log_mb = 0.0
         self.is_over_limit = False
         self.uncharged_s = 0.0  # of the worst study
         self.too_much_s = 0.0  # charged per kill beyond the work done; of the worst study with one worker
@@ -60,9 +63,24 @@ class Tally:
             return
         kind, total = killed_study.study.case.kind, ledger.budget.total
         over_s = done_s - total
-        self.over_s[kind] = max(self.over_s[kind], over_s)
+        where = kind if killed_study.study.case.world == "kill" else f"{killed_study.study.case.world} {kind}"
+        self.over_s[where] = max(self.over_s.get(where, -math.inf), over_s)
+        self.largest_log_mb = max(self.largest_log_mb, killed_study.largest_log_bytes / 1e6)
         allowed_s = longest_step_s if kind == "local" else max(MAX_EXCESS_SHARE * total, MAX_EXCESS_S)
         self.is_over_limit |= over_s > allowed_s
+
+    def save(self, path: Path) -> None:
+        """Write the figures to a file, from which a later run continues."""
+        path.write_text(json.dumps(vars(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Tally:
+        """Return the figures in a file; those of no study if there is no such file."""
+        tally = cls()
+        if path.exists():
+            for name, value in json.loads(path.read_text()).items():
+                setattr(tally, name, Counter(value) if isinstance(getattr(tally, name), Counter) else value)
+        return tally
 
     def result(self, wanted: int) -> dict[str, Any]:
         measured = {
@@ -71,7 +89,8 @@ class Tally:
             "receipts_lost": self.lost,
             "charged_twice": self.charged_twice,
             "epochs_over": self.epochs_over,
-            "seconds_over": {kind: round(s, 3) for kind, s in self.over_s.items() if math.isfinite(s)},
+            "seconds_over": {where: round(s, 3) for where, s in sorted(self.over_s.items())},
+            "largest_log_mb": round(self.largest_log_mb, 1),
             "seconds_uncharged": round(self.uncharged_s, 3),
             "seconds_too_much_a_kill": round(self.too_much_s, 3),
             "other_decisions": self.other_decisions,

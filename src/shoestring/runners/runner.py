@@ -27,6 +27,9 @@ from shoestring.core.values.text import shorten
 
 RunnerEvent = Receipt | StateLoss | Note
 NO_METRICS: Mapping[str, float] = {}
+CUTOFF_DELAY_S = (
+    0.1  # how long a runner that keeps the cutoff waits after it, so that the loop can end the steps in order
+)
 DEFAULT_LIVE_TRIALS = 8  # paused trials kept alive where memory cannot be measured, or where trials cannot be saved
 
 
@@ -164,7 +167,7 @@ class KeepsCutoff(Protocol):
     """A runner that ends steps at the cutoff by itself, also while the loop is stopped, or waits for a store."""
 
     def set_cutoff(self, moment: float, why: str) -> None:
-        """End the steps at this moment, unless `interrupt` ends them, or another moment is set, before.
+        """End the steps `CUTOFF_DELAY_S` after this moment, unless `interrupt` ends them, or another moment is set, before.
 
         Parameters
         ----------

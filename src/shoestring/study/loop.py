@@ -32,7 +32,7 @@ from shoestring.core.ledger.state import OpenOrder
 from shoestring.core.values.text import shorten
 from shoestring.errors import Conflict, DecisionError, StaleLedger, StudyInUse
 from shoestring.reports.messages import describe_long_step
-from shoestring.runners.runner import KeepsCutoff, Runner, RunnerEvent, RunningSteps, seconds_under_way
+from shoestring.runners.runner import CUTOFF_DELAY_S, KeepsCutoff, Runner, RunnerEvent, RunningSteps, seconds_under_way
 from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease, LedgerStore
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
@@ -361,11 +361,11 @@ class Loop:
         if self.runner.simulated:
             return {}
         # No step goes on after its cutoff, also if this thread has not seen yet that it was ended.
-        return seconds_under_way(self.runner.running(), min(self.runner.now(), self._cutoff_set))
+        return seconds_under_way(self.runner.running(), min(self.runner.now(), self._cutoff_set + CUTOFF_DELAY_S))
 
     def _until_s(self, cutoff: float) -> float:
         """Return for how long the running steps may go on at most."""
-        return max(0.0, cutoff - self.runner.now())
+        return max(0.0, cutoff + CUTOFF_DELAY_S - self.runner.now())
 
     def _beat(self) -> None:
         with self._beat_lock:

@@ -25,9 +25,10 @@ from shoestring.runners.command.command_line import CommandReport, check_argumen
 from shoestring.runners.command.command_run import CommandRun
 from shoestring.runners.command.command_state import GRACE_S, end_leftover, read_saved_step
 from shoestring.runners.devices import Devices, NumberedWorkers, count_workers, parse_devices
-from shoestring.runners.process.process_group import GUARD_DELAY_S, GroupGuard, end_groups, require_posix
+from shoestring.runners.process.process_group import GroupGuard, end_groups, require_posix
 from shoestring.runners.remote.silence_limit import SilenceLimit
 from shoestring.runners.runner import (
+    CUTOFF_DELAY_S,
     Clock,
     RunnerEvent,
     RunningSteps,
@@ -118,7 +119,7 @@ class CommandRunner:
     def set_cutoff(self, moment: float, why: str) -> None:
         """See `KeepsCutoff.set_cutoff`."""
         self._cutoff_why = why
-        self._guard.set_cutoff(self._clock.to_monotonic(moment) + GUARD_DELAY_S)
+        self._guard.set_cutoff(self._clock.to_monotonic(moment) + CUTOFF_DELAY_S)
 
     def wait(self, until: float) -> list[RunnerEvent]:
         while True:

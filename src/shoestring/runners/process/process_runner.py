@@ -25,11 +25,11 @@ from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.checkpoints.trial_logs import cut_long_logs
 from shoestring.runners.devices import Devices, NumberedWorkers, count_workers, parse_devices
 from shoestring.runners.process.live_processes import LiveProcesses, ProcessTrial, workers_of
-from shoestring.runners.process.process_group import GUARD_DELAY_S, require_posix
+from shoestring.runners.process.process_group import require_posix
 from shoestring.runners.process.spare_workers import STOP_GRACE_S, SpareWorkers
 from shoestring.runners.process.worker import WorkerProcess, leave_if_importing_main, stop
 from shoestring.runners.remote.remote_runner import SAVE_GRACE_S, RemoteRunner
-from shoestring.runners.runner import RunnerEvent
+from shoestring.runners.runner import CUTOFF_DELAY_S, RunnerEvent
 from shoestring.runners.training.targets import pack_code
 
 _COPY_FAILED = {"is": "failed"}  # the answer of a copy that died or hung
@@ -98,7 +98,7 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
     def set_cutoff(self, moment: float, why: str) -> None:
         """See `KeepsCutoff.set_cutoff`."""
         self._cutoff_why = why
-        self._spares.guard.set_cutoff(self._clock.to_monotonic(moment) + GUARD_DELAY_S)
+        self._spares.guard.set_cutoff(self._clock.to_monotonic(moment) + CUTOFF_DELAY_S)
 
     def interrupt(self, why: str) -> list[RunnerEvent]:
         # The guard waits until this has ended the steps, and only acts if it does not.
