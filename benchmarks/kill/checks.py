@@ -29,7 +29,7 @@ class Tally:
         self.over_s: dict[str, float] = {}  # by world and kind: of the worst study
         self.largest_log_mb = 0.0
         self.is_over_limit = False
-        self.uncharged_s = 0.0  # of the worst study
+        self.uncharged_s: dict[str, float] = {}  # by world and kind: of the worst study
         self.too_much_s = 0.0  # charged per kill beyond the work done; of the worst study with one worker
         self.troubles: list[str] = []
 
@@ -56,14 +56,15 @@ class Tally:
         (done_s, longest_step_s), kinds = work_done_s(killed_study.study), ledger.state.by_kind
         # Decisions, saving and loading are charged too, and are not in the log of the training code.
         charged_s = sum(seconds for kind, seconds in kinds.items() if kind not in ("thinking", "setup"))
-        self.uncharged_s = max(self.uncharged_s, done_s - charged_s)
+        kind, world = killed_study.study.case.kind, killed_study.study.case.world
+        where = kind if world == "kill" else f"{world} {kind}"
+        self.uncharged_s[where] = max(self.uncharged_s.get(where, 0.0), done_s - charged_s)
         if killed_study.kills and ledger.workers == 1:
             self.too_much_s = max(self.too_much_s, (charged_s - done_s) / killed_study.kills)
         if unit != "seconds":
             return
-        kind, total = killed_study.study.case.kind, ledger.budget.total
+        total = ledger.budget.total
         over_s = done_s - total
-        where = kind if killed_study.study.case.world == "kill" else f"{killed_study.study.case.world} {kind}"
         self.over_s[where] = max(self.over_s.get(where, -math.inf), over_s)
         self.largest_log_mb = max(self.largest_log_mb, killed_study.largest_log_bytes / 1e6)
         allowed_s = longest_step_s if kind == "local" else max(MAX_EXCESS_SHARE * total, MAX_EXCESS_S)
@@ -91,13 +92,18 @@ class Tally:
             "epochs_over": self.epochs_over,
             "seconds_over": {where: round(s, 3) for where, s in sorted(self.over_s.items())},
             "largest_log_mb": round(self.largest_log_mb, 1),
-            "seconds_uncharged": round(self.uncharged_s, 3),
+            "seconds_uncharged": {where: round(s, 3) for where, s in sorted(self.uncharged_s.items())},
             "seconds_too_much_a_kill": round(self.too_much_s, 3),
             "other_decisions": self.other_decisions,
             "troubles": self.troubles[:20],
         }
         ok = not (self.lost or self.charged_twice or self.epochs_over or self.other_decisions or self.troubles)
-        ok = ok and not self.is_over_limit and self.uncharged_s <= MAX_UNCHARGED_S and self.kills > 0
+        ok = (
+            ok
+            and not self.is_over_limit
+            and max(self.uncharged_s.values(), default=0.0) <= MAX_UNCHARGED_S
+            and self.kills > 0
+        )
         target = {
             "receipts_lost": 0,
             "charged_twice": 0,

@@ -123,8 +123,8 @@ class KilledStudy:
             self.is_over = True
             if self._end_outage is not None:
                 self._end_outage()
-            # In a flood, most steps have no end, so a study may have no result at all.
-            if code not in ((0, 3) if self.study.case.world == "flood" else (0,)):
+            # In a flood most steps have no end, and kills may use up a budget of time: then a study has no result.
+            if code not in ((0, 3) if self.study.case.unit == "seconds" else (0,)):
                 self.troubles.append(f"it ended with {code}: {_output(self.study)}")
             self._check_entries()
             self._check_children()
@@ -134,6 +134,8 @@ class KilledStudy:
         if time.monotonic() < self._kill_at or self._end_outage is not None:
             return 0
         if self.study.case.world in ("away", "stop"):
+            if not self.study.stored.exists():  # a store that never answered is an error
+                return 0
             begun = self._begin_outage()
             self.kills += begun
             return int(begun)

@@ -123,7 +123,7 @@ class Loop:
             survivors = self.runner.start(self.ledger)
             losses = find_losses(self.ledger, survivors, self.lease.uncharged_s)
         if not self.runner.simulated:
-            self._last_moment -= time.monotonic() - self._began  # the deadline includes the start of the workers
+            self._last_moment -= time.monotonic() - self._began  # the runner's clock stood still while it started
         self._record(*losses)
         if self.runner.now() < self._deadline:  # with a deadline of 0, nothing is trained
             # Orders that `ask` returned are carried out by users.

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -83,6 +84,7 @@ class StudyRun:
         if options.workers is not None and options.workers != study.ledger.workers:
             study.amend(Amendment(workers=int(options.workers)))
         self.study, self.options = study, options
+        self._began = time.monotonic()  # the deadline includes the start of the workers
         workers = study.ledger.workers
         self.runner = train if is_runner(train) else self._make_runner(train, workers)
         title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.definition.seed}"
@@ -140,6 +142,9 @@ class StudyRun:
             for one in observers:
                 one(ledger, entry)
 
+        deadline_s = read_duration_s(options.deadline, "deadline")
+        if deadline_s is not None and not self.runner.simulated:
+            deadline_s -= time.monotonic() - self._began
         with study.store.lease(study.name) as lease:
             study.journal.refresh()
             loop = Loop(
@@ -147,7 +152,7 @@ class StudyRun:
                 lease,
                 study.policy,
                 self.runner,
-                deadline_s=read_duration_s(options.deadline, "deadline"),
+                deadline_s=deadline_s,
                 should_stop=self._should_stop,
                 signals=self.signals,
                 observe=observe,

@@ -118,7 +118,11 @@ def test_children_end_when_the_runner_is_killed(tmp_path: Path, x: float) -> Non
 
 
 def command(folder: Path, last_words: str) -> list[str]:
-    return ["sh", "-c", f"sleep 300 & touch {folder}/child-$!; touch {folder}/worker-$$; echo 1; {last_words}"]
+    return [
+        "sh",
+        "-c",
+        f"timeout 300 sleep 300 & touch {folder}/child-$!; touch {folder}/worker-$$; echo 1; {last_words}",
+    ]
 
 
 @pytest.mark.parametrize("last_words", ["exit 3", "kill -9 $$", "exit 0"])
@@ -152,6 +156,21 @@ def test_a_command_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
     parent.wait()
     wait_until_gone(child)
     wait_until_gone(worker)
+
+
+def test_a_child_in_a_session_of_its_own_ends_while_its_parent_lives(tmp_path: Path) -> None:
+    script = f"setsid sleep 300 & touch {tmp_path}/child-$!; echo 1; sleep 300"
+    runner = CommandRunner(["sh", "-c", script], SPACE, tmp_path / "root")
+    it = Bench(runner, fresh_ledger(SPACE), {"x": 0.5})
+    it.submit(2)
+    (child,) = children(tmp_path)
+    deadline = time.monotonic() + DEADLINE_S
+    while os.getsid(child) != child:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    it.take(runner.interrupt("the budget is spent"))
+    wait_until_gone(child)
+    runner.close()
 
 
 # groups --------------------------------------------------------------------------------------------------------------

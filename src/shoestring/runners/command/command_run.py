@@ -32,7 +32,7 @@ from shoestring.core.space.space import Config, Space
 from shoestring.runners.checkpoints.trial_logs import STDERR, STDOUT
 from shoestring.runners.command.command_line import CommandReport, Output, fill_in, make_environment
 from shoestring.runners.command.command_state import GRACE_S, CommandState, is_filled, started_at
-from shoestring.runners.process.process_group import ProcessGroup, end_groups
+from shoestring.runners.process.process_group import GroupGuard, ProcessGroup, end_groups
 from shoestring.runners.process.worker import describe_exit
 from shoestring.runners.runner import RunnerEvent, config_at, write_receipt
 
@@ -71,6 +71,7 @@ class CommandRun:
         folder: Path,
         step: int,
         worker_number: int,
+        guard: GroupGuard,
         device: str = "",
         max_steps: int = 1,
     ) -> CommandRun:
@@ -91,6 +92,7 @@ class CommandRun:
         state.write(folder)
         with (folder / STDERR).open("ab") as errors:
             errors_from = errors.tell()
+            guard.expect(f"SHOESTRING_REPORT={reports}")
             process = subprocess.Popen(
                 fill_in(argv, space, values, places),
                 stdin=subprocess.DEVNULL,
@@ -99,10 +101,12 @@ class CommandRun:
                 env=make_environment(places, reports, validate, device),
                 start_new_session=True,  # Ctrl-C does not reach it, and its own children can be ended with it
             )
+        group = ProcessGroup(process.pid, process.poll)
+        guard.add(group)
         state = replace(state, pid=process.pid, started=started_at(process.pid))
         state.write(folder)
         assert process.stdout is not None
-        output, group = Output(process.stdout, folder / STDOUT, reports), ProcessGroup(process.pid, process.poll)
+        output = Output(process.stdout, folder / STDOUT, reports)
         return cls(
             order, former_configs, worker_number, folder, group, process, state, step, until, step, output, errors_from
         )

@@ -186,7 +186,7 @@ class CommandRunner:
         folder, device = self._folders.folder(order.trial), self._numbered_workers.devices[number]
         try:
             run = CommandRun.launch(
-                self.argv, self.space, order, former_configs, folder, step, number, device, self._max_steps
+                self.argv, self.space, order, former_configs, folder, step, number, self._guard, device, self._max_steps
             )
         except OSError as error:
             self._numbered_workers.release(number)
@@ -197,7 +197,6 @@ class CommandRunner:
                     order, step + 1, "failed", text, Cost(), at=self.now(), saved_step=step, worker=worker
                 )
             ]
-        self._guard.add(run.group)
         self._guard.set_busy(run.group, True)
         self._guard.watch_files(run.group, [folder / STDOUT, folder / STDERR], run.output.reports)
         self._runs[order.number] = run

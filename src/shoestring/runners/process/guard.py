@@ -3,7 +3,8 @@
 This file is also a program. `GroupGuard` in `process_group` starts it without the package, because importing that takes long, and
 sends it lines of JSON through a pipe that nobody else holds:
 
-    ["add", PID]                  a leader: a process that leads a session of its own
+    ["expect", TEXT]              a process with this text in its environment is about to be started
+    ["add", PID]                  a leader: a process that leads a session of its own; nothing is expected any more
     ["forget", PID]               it has ended
     ["busy", PID], ["idle", PID]  it trains a step; it does not
     ["cutoff", SECONDS]           the moment, on the monotonic clock, at which all busy leaders are to be ended; null: none
@@ -97,6 +98,15 @@ def find_tree(leaders: Collection[int]) -> dict[int, str]:
     return {pid: processes[pid].started for pid in tree if not processes[pid].is_zombie}
 
 
+def find_by_environment(text: str) -> list[int]:
+    """Return the processes that were started with this text in their environment; none where there is no /proc."""
+    found: list[int] = []
+    for pid in list_processes() if _HAS_PROC else ():
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environment:
+            found += [pid] if text.encode() in environment.read().split(b"\0") else []
+    return found
+
+
 def send(pids: Collection[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -154,6 +164,7 @@ class Guard:
         self._busy: set[int] = set()
         self._files: dict[int, tuple[int, list[str], str | None]] = {}
         self._cutoff: float | None = None
+        self._expected = ""
 
     def run(self) -> None:
         """Carry out the lines on standard input until it is closed; then end all leaders."""
@@ -166,7 +177,8 @@ class Guard:
                 for line in lines:
                     self._take(*json.loads(line))
             self._look()
-        kill_trees([pid for pid in self._leaders if self._is_same(pid)])
+        unknown = find_by_environment(self._expected) if self._expected else []
+        kill_trees([*unknown, *(pid for pid in self._leaders if self._is_same(pid))])
 
     def _take(self, do: str, what: Any, *more: Any) -> None:
         if do == "cutoff":
@@ -174,6 +186,9 @@ class Guard:
         elif do == "add":
             found = look_at(what)
             self._leaders[what] = found.started if found else ""
+            self._expected = ""
+        elif do == "expect":
+            self._expected = what
         elif do == "forget":
             self._leaders.pop(what, None)
             self._files.pop(what, None)

@@ -129,7 +129,17 @@ class GroupGuard:
         self._ends: dict[int, End] = {}
         self._unread = b""
 
+    def expect(self, environment: str) -> None:
+        """Prepare for a process with this text in its environment: this process may die before it calls `add`."""
+        self._start()
+        self._write("expect", environment)
+
     def add(self, group: ProcessGroup) -> None:
+        self._start()
+        self._ends.pop(group.pid, None)
+        self._write("add", group.pid)
+
+    def _start(self) -> None:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", guard.__file__],
@@ -142,8 +152,6 @@ class GroupGuard:
             os.set_blocking(self._process.stdout.fileno(), False)
             if self._cutoff != math.inf:
                 self._write("cutoff", self._cutoff)
-        self._ends.pop(group.pid, None)
-        self._write("add", group.pid)
 
     def forget(self, group: ProcessGroup) -> None:
         self._write("forget", group.pid)
