@@ -539,7 +539,7 @@ class Study:
         value : float, optional
             The value of the step; None if it was not validated.
         cost_s : float, optional
-            Seconds that the step took; None: the time since the step before.
+            Seconds that the step took; None: the time since the step before, or since `ask`.
         failed : str, optional
             The text of the failure, if the step failed.
 

@@ -238,6 +238,20 @@ def test_the_guard_ends_added_groups_and_not_removed_ones(tmp_path: Path) -> Non
         end_groups([watched_group, unwatched_group], 0.1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs the environment of other processes")
+def test_the_guard_ends_a_process_that_was_about_to_be_added(tmp_path: Path) -> None:
+    text = f"SHOESTRING_REPORT={tmp_path}/reports"
+    watch = GroupGuard()
+    watch.expect(text)
+    process = subprocess.Popen(
+        ["sleep", "300"],
+        start_new_session=True,
+        env=os.environ | dict([text.split("=")]),  # and then the runner is killed
+    )
+    watch.close()
+    assert process.wait(DEADLINE_S) == -signal.SIGKILL
+
+
 def test_a_process_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "_HAS_PROC", False)  # as on macOS
     process = subprocess.Popen(["sleep", "300"], start_new_session=True)
