@@ -43,7 +43,9 @@ class Tally:
             return
         ledger = study.read()
         assert ledger is not None
-        self.charged_twice += count_charged_twice(ledger)
+        if twice := count_charged_twice(ledger):
+            self.charged_twice += twice
+            self.troubles.append(f"{case}: {twice} charged twice")
         unit = study.case.unit
         if unit == "epochs":
             self.epochs_over += int(max(0, ledger.spent - ledger.budget.total))

@@ -134,7 +134,7 @@ class KilledStudy:
         if time.monotonic() < self._kill_at or self._end_outage is not None:
             return 0
         if self.study.case.world in ("away", "stop"):
-            if not self.study.stored.exists():  # a store that never answered is an error
+            if not _complete_lines(self.study.stored):  # a store that never answered is an error
                 return 0
             begun = self._begin_outage()
             self.kills += begun

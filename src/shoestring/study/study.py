@@ -102,7 +102,7 @@ class Study:
         self.ending: Ending | None = None
         self.present_run: StudyRun | None = None  # the run that `stop` ends
         self._thinking: Thinking | None = None  # made by the first `ask`
-        self._order_times = OrderTimes()
+        self._order_times: OrderTimes | None = None  # made by the first `ask` or `tell`
 
     def __repr__(self) -> str:
         state, best = self.ledger.state, self.ledger.best
@@ -524,7 +524,7 @@ class Study:
             their results have been reported.
         """
         patience_s = read_duration_s(give_up_after, "give_up_after")
-        self._thinking = self._thinking or Thinking()
+        self._thinking, self._order_times = self._thinking or Thinking(), self._order_times or OrderTimes()
         return ask(self.journal, lambda: self.policy, self._thinking, self._order_times, patience_s)
 
     def tell(
@@ -548,4 +548,5 @@ class Study:
         StudyError
             If the order is not open any more, or an argument is wrong.
         """
+        self._order_times = self._order_times or OrderTimes()
         tell(self.journal, order, StepReport.read(value, cost_s, failed), self._order_times)

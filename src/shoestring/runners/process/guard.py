@@ -222,6 +222,8 @@ class Guard:
 
     def _end(self, leaders: set[int]) -> None:
         ended = [pid for pid in leaders if self._is_same(pid)]
+        for pid in ended:  # first, because our process may see the end before the next line is executed
+            self._report(pid, time.monotonic(), True)
         kill_trees(ended)
         for pid in ended:
             self._report(pid, time.monotonic(), True)

@@ -178,7 +178,7 @@ class GroupGuard:
                 *lines, self._unread = (self._unread + read).split(b"\n")
                 for line in lines:
                     pid, moment, by_guard = json.loads(line)
-                    self._ends.setdefault(pid, End(moment, by_guard))
+                    self._ends[pid] = End(moment, by_guard)
         return self._ends.get(group.pid)
 
     def close(self) -> None:
