@@ -125,13 +125,15 @@ class Tally:
 
 
 def count_charged_twice(ledger: Ledger) -> int:
-    """Count the steps with two receipts and no loss between them, and the losses of steps that were already charged."""
+    """Count the steps with two receipts although their state was not lost in between, and epochs charged without a reason."""
     charged: dict[int, int] = {}  # by trial: the newest step that has a receipt and still exists
     twice = 0
     for entry in ledger.entries():
         if isinstance(entry, StateLoss):
             charged[entry.trial] = entry.resumable_step
-        elif isinstance(entry, Receipt) and entry.is_finished:
+        elif isinstance(entry, Receipt) and not entry.is_finished:  # its live state is gone
+            charged[entry.trial] = min(charged.get(entry.trial, 0), entry.saved_step)
+        elif isinstance(entry, Receipt):
             twice += entry.step <= charged.get(entry.trial, 0)
             charged[entry.trial] = entry.step
     state = ledger.state

@@ -108,17 +108,28 @@ def test_a_paused_trial_has_no_cutoff(bench: Callable[[Any], Bench]) -> None:
 TRAINER = """
 import os, time
 
+def is_first():
+    try:
+        return bool(os.open("first", os.O_CREAT | os.O_EXCL) >= 0)
+    except FileExistsError:
+        return False
+
+
 def train(config):
     yield 1.0
+    is_endless = is_first()  # its second step has no end; the other worker has quick steps
     with open("pids", "a") as pids:
         pids.write(f"{os.getpid()}\\n")
     with open("journal", "a", buffering=1) as journal:
-        last = time.monotonic()
-        while True:  # a step without end
-            time.sleep(0.005)
-            now = time.monotonic()
-            journal.write(f"{now - last}\\n")
-            last = now
+        while True:
+            last = time.monotonic()
+            for piece in range(10):
+                time.sleep(0.005)
+                now = time.monotonic()
+                journal.write(f"{now - last}\\n")
+                last = now
+            if not is_endless:
+                yield 1.0
 """
 
 
@@ -134,12 +145,17 @@ def workers(folder: Path) -> list[int]:
 def test_the_cutoff_holds_while_the_store_is_locked_and_waiting_is_not_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another program locks the file as soon as both workers train, and keeps it until both have ended, for 10 s at most."""
+    """Another program locks the file as soon as both workers train, and keeps it until both have ended, for 10 s at most.
+
+    The loop waits for the file with the next quick step, while the other worker goes on with its endless one.
+    """
     (tmp_path / "endless.py").write_text(TRAINER)
     monkeypatch.syspath_prepend(tmp_path)
     import endless  # type: ignore[import-not-found]
 
-    study = Study.begin(SPACE, "3s", store=f"sqlite:///{tmp_path}/s.db", max_steps=3, policy="random_search", workers=2)
+    study = Study.begin(
+        SPACE, "3s", store=f"sqlite:///{tmp_path}/s.db", max_steps=999, policy="random_search", workers=2
+    )
     locked_s: list[float] = []
 
     def lock() -> None:
@@ -162,6 +178,7 @@ def test_the_cutoff_holds_while_the_store_is_locked_and_waiting_is_not_charged(
     assert locked_s[0] >= 2.0
     assert study.spent <= 3.0 + 1.0, "waiting for the store is not charged"
     assert study.spent >= trained_s(tmp_path) - 0.5
+    assert study.ledger.state.by_kind["thinking"] < 2.0
 
 
 @pytest.mark.parametrize("kind", ["process", "command"])
@@ -176,7 +193,7 @@ def test_the_cutoff_holds_while_the_driver_is_stopped(tmp_path: Path, kind: str)
         [sys.executable, "-m", "shoestring", *words, *train],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
     )
     try:
         wait_for(lambda: bool(workers(tmp_path)), "the worker trains")
