@@ -310,10 +310,8 @@ class CommandRunner:
 
     def _lose(self, run: CommandRun, how: str) -> StateLoss:
         """Return the loss of a command that died in a step by itself."""
-        seconds, worker = (
-            max(0.0, self._last_moment(run) - run.since),
-            self._numbered_workers.name_of(run.worker_number),
-        )
+        seconds = max(0.0, self._last_moment(run) - run.since)
+        worker = self._numbered_workers.name_of(run.worker_number)
         self._forget(run)
         trial, saved_step = run.order.trial, run.state.saved_step
         return StateLoss(trial=trial, resumable_step=saved_step, seconds=seconds, why=how, death=True, worker=worker)
