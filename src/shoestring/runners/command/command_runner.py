@@ -138,10 +138,11 @@ class CommandRunner:
         self.set_cutoff(cut_at + GRACE_S, why)
         cuts_at = {run.order.number: min(cut_at, self._last_moment(run)) for run in runs}
         end_groups([run.group for run in runs], GRACE_S)
+        ended_at = self.now()
         events, self._events = [*self._events, *self._waiting.release(why)], []
         for run in runs:
             if run.last is not None:
-                events += [self._record_last_step(run, run.last), *self._end_run(run, why)]
+                events += [self._record_last_step(run, run.last, ended_at), *self._end_run(run, why)]
                 if run.until < run.order.until:
                     events.append(note_release(run.order, why))
             else:
@@ -296,8 +297,8 @@ class CommandRunner:
         self._numbered_workers.occupy(run.worker_number)
         return events + self._launch(run.order, run.state.saved_step, run.former_configs, run.worker_number)
 
-    def _record_last_step(self, run: CommandRun, last: Receipt) -> Receipt:
-        tail_s = max(0.0, self._last_moment(run) - run.since) if run.last_by_clock else 0.0
+    def _record_last_step(self, run: CommandRun, last: Receipt, ended_at: float = math.inf) -> Receipt:
+        tail_s = max(0.0, min(ended_at, self._last_moment(run)) - run.since) if run.last_by_clock else 0.0
         cost = replace(last.cost, setup=last.cost.setup + tail_s)
         return replace(last, saved_step=run.state.saved_step, cost=cost, at=self.now())
 

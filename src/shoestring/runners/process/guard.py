@@ -149,8 +149,8 @@ def cut_file(path: str, max_bytes: int) -> None:
             cut = file.seek(-keep, os.SEEK_END)
             rest = file.read(keep)  # not up to the end, which may move on as fast as it is read
             file.seek(0)
-            file.truncate()
             file.write(b"[the log grew too long: %d bytes were cut off here]\n" % cut + rest)
+            file.truncate()  # last, so that nobody finds an empty log
 
 
 # the program ---------------------------------------------------------------------------------------------------------
