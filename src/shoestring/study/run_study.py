@@ -142,15 +142,15 @@ class StudyRun:
             for one in observers:
                 one(ledger, entry)
 
-        deadline_s = read_duration_s(options.deadline, "deadline")
-        if deadline_s is not None and not self.runner.simulated:
-            deadline_s -= time.monotonic() - self._began
         with study.store.lease(study.name) as lease:
             study.journal.refresh()
+            policy, deadline_s = study.policy, read_duration_s(options.deadline, "deadline")
+            if deadline_s is not None and not self.runner.simulated:
+                deadline_s -= time.monotonic() - self._began
             loop = Loop(
                 study.journal,
                 lease,
-                study.policy,
+                policy,
                 self.runner,
                 deadline_s=deadline_s,
                 should_stop=self._should_stop,
