@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from benchmarks.kill.killed_study import KilledStudy, work_done_s
@@ -24,9 +26,10 @@ class Tally:
         self.studies: Counter[str] = Counter()
         self.kills_by_case: Counter[str] = Counter()
         self.lost = self.charged_twice = self.epochs_over = self.other_decisions = 0
-        self.over_s = {"local": -math.inf, "process": -math.inf, "command": -math.inf}
+        self.over_s: dict[str, float] = {}  # by world and kind: of the worst study
+        self.largest_log_mb = 0.0
         self.is_over_limit = False
-        self.uncharged_s = 0.0  # of the worst study
+        self.uncharged_s: dict[str, float] = {}  # by world and kind: of the worst study
         self.too_much_s = 0.0  # charged per kill beyond the work done; of the worst study with one worker
         self.troubles: list[str] = []
 
@@ -40,7 +43,9 @@ class Tally:
             return
         ledger = study.read()
         assert ledger is not None
-        self.charged_twice += count_charged_twice(ledger)
+        if twice := count_charged_twice(ledger):
+            self.charged_twice += twice
+            self.troubles.append(f"{case}: {twice} charged twice")
         unit = study.case.unit
         if unit == "epochs":
             self.epochs_over += int(max(0, ledger.spent - ledger.budget.total))
@@ -53,16 +58,32 @@ class Tally:
         (done_s, longest_step_s), kinds = work_done_s(killed_study.study), ledger.state.by_kind
         # Decisions, saving and loading are charged too, and are not in the log of the training code.
         charged_s = sum(seconds for kind, seconds in kinds.items() if kind not in ("thinking", "setup"))
-        self.uncharged_s = max(self.uncharged_s, done_s - charged_s)
+        kind, world = killed_study.study.case.kind, killed_study.study.case.world
+        where = kind if world == "kill" else f"{world} {kind}"
+        self.uncharged_s[where] = max(self.uncharged_s.get(where, 0.0), done_s - charged_s)
         if killed_study.kills and ledger.workers == 1:
             self.too_much_s = max(self.too_much_s, (charged_s - done_s) / killed_study.kills)
         if unit != "seconds":
             return
-        kind, total = killed_study.study.case.kind, ledger.budget.total
+        total = ledger.budget.total
         over_s = done_s - total
-        self.over_s[kind] = max(self.over_s[kind], over_s)
+        self.over_s[where] = max(self.over_s.get(where, -math.inf), over_s)
+        self.largest_log_mb = max(self.largest_log_mb, killed_study.largest_log_bytes / 1e6)
         allowed_s = longest_step_s if kind == "local" else max(MAX_EXCESS_SHARE * total, MAX_EXCESS_S)
         self.is_over_limit |= over_s > allowed_s
+
+    def save(self, path: Path) -> None:
+        """Write the figures to a file, from which a later run continues."""
+        path.write_text(json.dumps(vars(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Tally:
+        """Return the figures in a file; those of no study if there is no such file."""
+        tally = cls()
+        if path.exists():
+            for name, value in json.loads(path.read_text()).items():
+                setattr(tally, name, Counter(value) if isinstance(getattr(tally, name), Counter) else value)
+        return tally
 
     def result(self, wanted: int) -> dict[str, Any]:
         measured = {
@@ -71,14 +92,20 @@ class Tally:
             "receipts_lost": self.lost,
             "charged_twice": self.charged_twice,
             "epochs_over": self.epochs_over,
-            "seconds_over": {kind: round(s, 3) for kind, s in self.over_s.items() if math.isfinite(s)},
-            "seconds_uncharged": round(self.uncharged_s, 3),
+            "seconds_over": {where: round(s, 3) for where, s in sorted(self.over_s.items())},
+            "largest_log_mb": round(self.largest_log_mb, 1),
+            "seconds_uncharged": {where: round(s, 3) for where, s in sorted(self.uncharged_s.items())},
             "seconds_too_much_a_kill": round(self.too_much_s, 3),
             "other_decisions": self.other_decisions,
             "troubles": self.troubles[:20],
         }
         ok = not (self.lost or self.charged_twice or self.epochs_over or self.other_decisions or self.troubles)
-        ok = ok and not self.is_over_limit and self.uncharged_s <= MAX_UNCHARGED_S and self.kills > 0
+        ok = (
+            ok
+            and not self.is_over_limit
+            and max(self.uncharged_s.values(), default=0.0) <= MAX_UNCHARGED_S
+            and self.kills > 0
+        )
         target = {
             "receipts_lost": 0,
             "charged_twice": 0,
@@ -98,13 +125,15 @@ class Tally:
 
 
 def count_charged_twice(ledger: Ledger) -> int:
-    """Count the steps with two receipts and no loss between them, and the losses of steps that were already charged."""
+    """Count the steps with two receipts although their state was not lost in between, and epochs charged without a reason."""
     charged: dict[int, int] = {}  # by trial: the newest step that has a receipt and still exists
     twice = 0
     for entry in ledger.entries():
         if isinstance(entry, StateLoss):
             charged[entry.trial] = entry.resumable_step
-        elif isinstance(entry, Receipt) and entry.is_finished:
+        elif isinstance(entry, Receipt) and not entry.is_finished:  # its live state is gone
+            charged[entry.trial] = min(charged.get(entry.trial, 0), entry.saved_step)
+        elif isinstance(entry, Receipt):
             twice += entry.step <= charged.get(entry.trial, 0)
             charged[entry.trial] = entry.step
     state = ledger.state

@@ -1,4 +1,4 @@
-"""One study from its first start to its end: killed at random times with all its workers, checked, and resumed."""
+"""One study from its first start to its end: at random times it is killed and resumed, or something else happens to it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import os
 import random
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from benchmarks.kill.studies import StudyToKill
 from shoestring.errors import ShoestringError
+from shoestring.runners.command.command_state import started_at
 
 _MAX_RUN_S = {"simulated": 1.0, "local": 1.2, "command": 1.5, "process": 2.5}
 _TIMEOUT_S = 300.0
+_OUTAGE_S = (1.0, 9.0)  # for how long a store is away, or a driver stopped
+_GONE_S = 30.0  # for children to end after their study; on a busy machine even that takes a moment
 
 
 class ForkServer:
@@ -101,26 +106,49 @@ class KilledStudy:
         self.troubles: list[str] = []
         self._seen_bodies: list[str] = []  # bodies of all entries seen in the store
         self._slowdown = 1.0
+        self._end_outage: Callable[[], None] | None = None
+        self._outage_until = self._look_at = 0.0
+        self.largest_log_bytes = 0
         self._start()
 
     def advance(self, *, may_kill: bool) -> int:
-        """Check the study, and kill or resume it. Return 1 if it was killed in this call."""
+        """Check the study, and kill or resume it. Return 1 if it was killed, or something else happened to it, in this call."""
+        self._look_at_logs()
+        if self._end_outage is not None and time.monotonic() >= self._outage_until:
+            self._end_outage()
+            self._end_outage = None
+            self._kill_at = time.monotonic() + self._chance.uniform(0.5, _MAX_RUN_S[self.study.case.kind])
         code = self._fork_server.exit_code(self._number)
         if code is not None:
             self.is_over = True
-            if code != 0:
+            if self._end_outage is not None:
+                self._end_outage()
+            # In a flood most steps have no end, and kills may use up a budget of time: then a study has no result.
+            if code not in ((0, 3) if self.study.case.unit == "seconds" else (0,)):
                 self.troubles.append(f"it ended with {code}: {_output(self.study)}")
             self._check_entries()
+            self._check_children()
             return 0
         if not may_kill or self.kills >= self._most_kills:
             return 0
-        if time.monotonic() < self._kill_at:
+        if time.monotonic() < self._kill_at or self._end_outage is not None:
             return 0
-        kill_tree(self._number)
+        if self.study.case.world in ("away", "stop"):
+            if not _complete_lines(self.study.stored):  # a store that never answered is an error
+                return 0
+            begun = self._begin_outage()
+            self.kills += begun
+            return int(begun)
+        if self.study.case.world == "children":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._number, signal.SIGKILL)
+        else:
+            kill_tree(self._number)
         was_killed = self._fork_server.wait_for(self._number) == -signal.SIGKILL
         self.kills += was_killed
         before = len(self._seen_bodies)
         self._check_entries()
+        self._check_children()
         # A run that makes no progress because the machine is busy gets more time.
         self._slowdown = 1.0 if len(self._seen_bodies) > before else min(8.0, 1.5 * self._slowdown)
         self._start()
@@ -130,6 +158,45 @@ class KilledStudy:
         self._number = self._fork_server.start(self.study)
         longest_s = _MAX_RUN_S[self.study.case.kind] * self._slowdown
         self._kill_at = time.monotonic() + self._chance.uniform(0.0, longest_s)
+
+    def _begin_outage(self) -> bool:
+        """Stop the driver, lock its SQLite file, or stop its server, for some seconds; return False if that is not possible."""
+        number, server = self._number, self.study.server
+        if self.study.case.world == "stop":
+            os.kill(number, signal.SIGSTOP)
+            self._end_outage = lambda: _send(number, signal.SIGCONT)
+        elif server is not None:
+            server.stop()
+            self._end_outage = server.launch
+        else:
+            path = self.study.folder / "store.db"
+            if not path.exists():
+                return False
+            lock = sqlite3.connect(path, timeout=0.2, isolation_level=None)
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                lock.close()
+                return False
+            self._end_outage = lock.close
+        self._outage_until = time.monotonic() + self._chance.uniform(*_OUTAGE_S)
+        return True
+
+    def _check_children(self) -> None:
+        """Check that nothing that the training code has started outlives it."""
+        deadline = time.monotonic() + _GONE_S
+        while alive := [pid for pid in self.study.children if started_at(pid)]:
+            if time.monotonic() > deadline:
+                self.troubles.append(f"{len(alive)} children live on")
+                return
+            time.sleep(0.05)
+
+    def _look_at_logs(self) -> None:
+        if self.study.case.world == "flood" and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + 0.1
+            for log in self.study.folder.rglob("std*.txt"):
+                with contextlib.suppress(OSError):
+                    self.largest_log_bytes = max(self.largest_log_bytes, log.stat().st_size)
 
     def _check_entries(self) -> None:
         """Check that all entries that were seen before, or reported as stored, exist and are the same."""
@@ -143,6 +210,11 @@ class KilledStudy:
         same = sum(1 for mine, theirs in zip(self._seen_bodies, found, strict=False) if mine == theirs)
         self.lost_entries += max(len(self._seen_bodies) - same, reported - len(found), 0)
         self._seen_bodies = found
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def kill_tree(number: int) -> None:

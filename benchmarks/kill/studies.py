@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,22 +23,38 @@ if TYPE_CHECKING:
 KINDS = ("simulated", "local", "process", "command")
 STORES = ("sqlite", "postgresql")
 UNITS = ("epochs", "seconds")
+# What happens to the studies: kill -9 of all processes; training code that prints without end; a store that does not answer
+# for seconds; a driver that is stopped for seconds; training code whose children have process groups of their own, and kill -9
+# of the driver alone.
+WORLDS = ("kill", "flood", "away", "stop", "children")
 BUDGETS = {"epochs": "60 epochs", "seconds": "8s"}
 SIMULATED = {"epochs": "1500 epochs", "seconds": "4500s"}
 PIECES = {"epochs": 1, "seconds": 12}  # under time budgets steps are long, so that kills interrupt many of them
 
 # A step is many short pieces, and each logs its time, so the work before a kill is known to one piece.
 TRAINER = """
-import os, time
+import os, subprocess, time
 from pathlib import Path
 
 LOG = os.open(os.environ["KILL_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+WORLD = os.environ["KILL_WORLD"]
+CHATTER = b'{"chatter": 1}\\n' * 7000
 
 
 def work(lr):
     began = last = time.monotonic()
-    for _ in range((2 + int(6 * lr)) * int(os.environ["KILL_PIECES"])):
+    if WORLD == "children":
+        child = subprocess.Popen(["sleep", "600"], process_group=0)
+        with open(os.environ["KILL_LOG"] + ".children", "a") as children:
+            children.write(f"{child.pid}\\n")
+    pieces = (2 + int(6 * lr)) * int(os.environ["KILL_PIECES"])
+    while pieces > 0:
+        pieces -= 1
         time.sleep(0.005)
+        if WORLD == "flood":
+            os.write(1, CHATTER)
+            os.write(2, CHATTER)
+            pieces += lr > 0.3  # without end: only the cutoff ends this step
         now = time.monotonic()
         os.write(LOG, b"%.6f\\n" % (now - last))
         last = now
@@ -82,6 +98,7 @@ class Case(NamedTuple):
     kind: str
     store: str
     unit: str
+    world: str = "kill"
 
 
 @dataclass
@@ -93,11 +110,18 @@ class StudyToKill:
     address: str
     words: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    server: Any = None  # a PostgreSQL server of its own
 
     @property
     def log(self) -> Path:
         """The log of the training code: seconds, one line for each piece of work."""
         return self.folder / "work.log"
+
+    @property
+    def children(self) -> list[int]:
+        """The processes that the training code has started."""
+        path = Path(f"{self.log}.children")
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     @property
     def stored(self) -> Path:
@@ -118,19 +142,25 @@ class Plan:
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.folder, self.chance = folder, chance
         self._numbers = count()
-        self._server: object = None
+        self._server: Any = None
         _write_table(folder / "table.npz")
 
     def start_server(self) -> str:
         """Start a PostgreSQL server. Return the reason if that fails, else an empty text."""
+        try:
+            self._server = self._start_server()
+        except (RuntimeError, ImportError) as error:
+            return f"no PostgreSQL: {error}"
+        return ""
+
+    def _start_server(self) -> Any:
         sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
         import throwaway_postgresql
 
         try:
-            self._server = throwaway_postgresql.Server.start()
-        except (throwaway_postgresql.NoServer, ImportError) as error:
-            return f"no PostgreSQL: {error}"
-        return ""
+            return throwaway_postgresql.Server.start()
+        except throwaway_postgresql.NoServer as error:
+            raise RuntimeError(str(error)) from None
 
     def make(self, case: Case) -> StudyToKill:
         number = next(self._numbers)
@@ -138,7 +168,8 @@ class Plan:
         folder.mkdir()
         address = f"sqlite:///{folder}/store.db"
         if case.store == "postgresql":
-            address = self._server.new_database()  # type: ignore[attr-defined]
+            server = self._start_server() if case.world == "away" else self._server
+            address = server.new_database()
         words = ["run", "--study", "s", "--store", address, "--seed", "3", "--quiet"]
         if case.kind == "simulated":
             shutil.copy(self.folder / "table.npz", folder)
@@ -153,10 +184,12 @@ class Plan:
                 "process": ["--runner", "process", "--workers", "2", "descent.py:Descent"],
                 "command": ["--workers", "2", "--", sys.executable, "descend"],
             }[case.kind]
-        made = StudyToKill(case, folder, address, words)
+        own_server = server if case.store == "postgresql" and case.world == "away" else None
+        made = StudyToKill(case, folder, address, words, server=own_server)
         made.environment = {
             "KILL_LOG": str(made.log),
             "KILL_PIECES": str(PIECES[case.unit]),
+            "KILL_WORLD": case.world,
             "PYTHONPATH": f"{folder}:{':'.join(sys.path)}",
         }
         return made

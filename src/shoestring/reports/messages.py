@@ -42,6 +42,23 @@ _HIGH_DECISION_SHARE = 0.25  # of all seconds; above it, a faster policy would d
 _MIN_TRAINING_SHARE = 0.7  # of all seconds; below it, the other costs are named
 _MIN_REPORTED_SHARE = 0.05  # of all seconds; a smaller cost is not worth a line
 _MIN_DECISION_S, _MIN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
+_LONG_STEP_FACTOR = 20.0  # times the longest step so far; a longer step may hang
+_MIN_LONG_STEP_S = 30.0  # short steps vary more than this factor
+
+
+def describe_long_step(ledger: Ledger, running_s: Mapping[int, float]) -> str | None:
+    """Return a line about a step that takes more than 20 times as long as the longest so far, and 30 s; None if there is none.
+
+    `running_s` are the seconds of the steps under way, by order.
+    """
+    number, seconds = max(running_s.items(), key=lambda item: item[1])
+    if seconds <= _MIN_LONG_STEP_S:
+        return None
+    longest_s = max((step_s for trial in ledger.trials for step_s in trial.step_costs), default=0.0)
+    if not 0.0 < longest_s * _LONG_STEP_FACTOR < seconds:
+        return None
+    trial = ledger.orders[number].trial
+    return f"a step of trial {trial} has taken {seconds:.0f} s so far, and the longest before it took {longest_s:.3g} s"
 
 
 def status_report(name: str, ledger: Ledger, checkpoint: Path | str | None, rows: int = 10) -> RenderableType:

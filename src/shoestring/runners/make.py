@@ -77,10 +77,13 @@ class RunnerOptions:
             )
 
 
-def make_runner(options: RunnerOptions, train: Any, checkpoints: Path | str, workers: int) -> Runner:
+def make_runner(
+    options: RunnerOptions, train: Any, checkpoints: Path | str, workers: int, deadline_s: float | None = None
+) -> Runner:
     """Return the runner that `options` name.
 
-    If they name none: one worker without devices trains in this process, otherwise every worker is a process.
+    If they name none: one worker without devices trains in this process, otherwise every worker is a process. Workers that do
+    not start within `deadline_s` are not waited for.
     """
     options.require_workers(workers)
     runner, devices = options.runner, options.devices
@@ -91,14 +94,15 @@ def make_runner(options: RunnerOptions, train: Any, checkpoints: Path | str, wor
     if options.is_ray:
         from shoestring.runners.ray.ray_runner import RayRunner
 
-        return RayRunner(train, folder, workers, runner if isinstance(runner, RayCluster) else None, hung_after_s)
+        cluster = runner if isinstance(runner, RayCluster) else None
+        return RayRunner(train, folder, workers, cluster, hung_after_s, deadline_s)
     if runner == "local" or (runner is None and workers == 1 and devices is None):
         from shoestring.runners.local.local_runner import LocalRunner
 
         return LocalRunner(train, folder, options.live)
     from shoestring.runners.process.process_runner import ProcessRunner
 
-    return ProcessRunner(train, folder, workers, options.live, hung_after_s, devices)
+    return ProcessRunner(train, folder, workers, options.live, hung_after_s, devices, deadline_s)
 
 
 def make_command_runner(

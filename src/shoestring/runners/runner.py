@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 from shoestring.core.ledger.budget import MAX_SECONDS, PricedSeconds
 from shoestring.core.ledger.entries import Cost, Note, Order, Receipt, StateLoss
@@ -27,6 +27,9 @@ from shoestring.core.values.text import shorten
 
 RunnerEvent = Receipt | StateLoss | Note
 NO_METRICS: Mapping[str, float] = {}
+CUTOFF_DELAY_S = (
+    0.1  # how long a runner that keeps the cutoff waits after it, so that the loop can end the steps in order
+)
 DEFAULT_LIVE_TRIALS = 8  # paused trials kept alive where memory cannot be measured, or where trials cannot be saved
 
 
@@ -159,6 +162,23 @@ class Runner(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsCutoff(Protocol):
+    """A runner that ends steps at the cutoff by itself, also while the loop is stopped, or waits for a store."""
+
+    def set_cutoff(self, moment: float, why: str) -> None:
+        """End the steps `CUTOFF_DELAY_S` after this moment, unless `interrupt` ends them, or another moment is set, before.
+
+        Parameters
+        ----------
+        moment : float
+            A moment on the runner's clock.
+        why : str
+            The reason, for the ledger.
+        """
+        ...
+
+
 def take_notes(runner: Runner) -> list[Note]:
     """Return what a runner of this package has to record about its checkpoints; nothing for a runner without `checkpoints`."""
     checkpoints: Any = getattr(runner, "checkpoints", None)
@@ -184,6 +204,13 @@ class Clock:
 
     def now(self) -> float:
         return time.monotonic() - self._zero
+
+    def to_monotonic(self, moment: float) -> float:
+        """Return the moment of the machine's monotonic clock, which all its processes share."""
+        return moment + self._zero
+
+    def from_monotonic(self, moment: float) -> float:
+        return moment - self._zero
 
 
 class RunningSteps(dict[int, float]):
@@ -211,15 +238,15 @@ class RunningSteps(dict[int, float]):
     def end(self, number: int) -> None:
         self._add(self.pop(number), self._factors.pop(number), -1)
 
-    def cutoff(self, left_s: float, *, priced: bool) -> float:
-        """Return the moment at which the running steps will have used up `left_s` seconds.
+    def cutoff(self, left_s: float, *, priced: bool, new: int = 0, now: float = 0.0) -> float:
+        """Return the moment at which the running steps, and `new` ones that begin `now`, will have used up `left_s` seconds.
 
         n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t, which is left_s at t = (left_s + Σsᵢ) / n.
 
         `priced`: a second of step i costs fᵢ, and t = (left_s + Σfᵢsᵢ) / Σfᵢ.
         """
         began, rate = (self._priced_sum, to_float(self._factor_sum)) if priced else (self._sum, float(len(self)))
-        return (left_s + to_float(began)) / rate if rate else math.inf
+        return (left_s + to_float(began) + new * now) / (rate + new) if rate + new else math.inf
 
     def price_factor(self, number: int) -> float:
         return self._factors.get(number, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -93,7 +94,7 @@ class MemoryLease:
     def __init__(self, store: MemoryStore, study: str) -> None:
         self._store, self._study = store, study
 
-    def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
+    def beat(self, entries: int, running_s: Mapping[int, float], until_cutoff_s: float = math.inf) -> None:
         """Do nothing: nobody can take this lease over."""
 
     def __enter__(self) -> MemoryLease:

@@ -6,8 +6,9 @@ them.
 
 **Every second is charged.** Every append of the holder stores a heartbeat in the same transaction, so the start of each step is
 known; a thread writes another one every second. It is not known when exactly the holder died after its last heartbeat, so the
-next holder adds the time since then, but at most the time of one heartbeat. So no time is left uncharged, and at most the time of
-one heartbeat is charged too much. Nothing is added for a holder that stopped regularly, because it charged everything itself.
+next holder adds the time since then, but at most the time of one heartbeat, and no time after the cutoff: it is stored with the
+heartbeat, and the steps end then, whoever lives. So no time is left uncharged, and for each step at most the time of one
+heartbeat is charged too much. Nothing is added for a holder that stopped regularly, because it charged everything itself.
 
 **No second is charged twice.** A heartbeat stores the number of entries in the ledger together with the seconds of the steps
 under way. If an entry after that number is about the same order (or the loss of its trial), that step has been charged: by its
@@ -18,6 +19,7 @@ that, nothing is lost, and the next holder adds nothing to them.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
@@ -40,7 +42,9 @@ from shoestring.stores.ledger_store import HEARTBEAT_S
 
 SILENCE_S = 60.0  # a holder without a heartbeat for longer than this counts as dead
 _MAX_TRIES = 100  # to take a lease that changes between reading and writing it
-_SETTLED = "settled"  # a key beside the orders under way; it means that no time may be added to them
+# Keys beside the orders under way:
+_SETTLED = "settled"  # no time may be added to them
+_CUTOFF = "until cutoff"  # no more than these seconds
 
 
 class Process(NamedTuple):
@@ -110,19 +114,22 @@ class SqlLease:
             self._release()
             raise
 
-    def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
+    def beat(self, entries: int, running_s: Mapping[int, float], until_cutoff_s: float = math.inf) -> None:
         """Write a heartbeat; see `Lease.beat`."""
         try:
             with self._database.transaction() as connection:
-                self._write(connection, {} if self._has_uncharged else _encode_heartbeat(entries, running_s))
+                beat = {} if self._has_uncharged else _encode_heartbeat(entries, running_s, until_cutoff_s)
+                self._write(connection, beat)
         except StoreLost:  # the next access to the store raises this error too
             self.lost = True
         except StoreError:
             pass  # this does no harm, because the next heartbeat follows soon
 
-    def beat_with(self, connection: Connection, entries: int, running_s: Mapping[int, float]) -> None:
+    def beat_with(
+        self, connection: Connection, entries: int, running_s: Mapping[int, float], until_cutoff_s: float = math.inf
+    ) -> None:
         """Write the heartbeat of an append in its transaction; raise StudyInUse if the lease was lost, to undo the append."""
-        self._write(connection, _encode_heartbeat(entries, running_s))
+        self._write(connection, _encode_heartbeat(entries, running_s, until_cutoff_s))
         if self.lost:
             raise StudyInUse(f"the study {self._study!r} was taken over by another process: this one stops")
 
@@ -203,8 +210,9 @@ def _check_free(last: Row[Any], now: float) -> None:
     )
 
 
-def _encode_heartbeat(entries: int, running_s: Mapping[int, float]) -> dict[str, Any]:
-    return {"entries": entries, "running": dumps(_encode_seconds(running_s))}
+def _encode_heartbeat(entries: int, running_s: Mapping[int, float], until_cutoff_s: float) -> dict[str, Any]:
+    cutoff = {_CUTOFF: float(until_cutoff_s)} if running_s and until_cutoff_s < HEARTBEAT_S else {}
+    return {"entries": entries, "running": dumps(_encode_seconds(running_s) | cutoff)}
 
 
 def _encode_seconds(running_s: Mapping[int, float]) -> dict[str, Any]:
@@ -220,8 +228,8 @@ def _seconds_under_way(last: Row[Any], now: float) -> dict[int, float]:
     """Return the seconds of the steps under way when the last holder ended, its time after the last heartbeat included."""
     try:
         stored = loads(last.running)
-        is_settled = stored.pop(_SETTLED, False) or not last.holder
-        unheard_s = 0.0 if is_settled else min(abs(now - last.heard_at), HEARTBEAT_S)
+        is_settled, most_s = stored.pop(_SETTLED, False) or not last.holder, stored.pop(_CUTOFF, HEARTBEAT_S)
+        unheard_s = 0.0 if is_settled else min(abs(now - last.heard_at), most_s)
         under_way: dict[int, float] = {}
         for number, running in stored.items():
             seconds, price_factor = running if isinstance(running, list) else (running, 1.0)

@@ -31,7 +31,7 @@ class Lease(Protocol):
     lost: bool  # whether another process has taken it over
     uncharged_s: Mapping[int, float]  # {order: seconds} of steps that were under way when the last holder died
 
-    def beat(self, entries: int, running_s: Mapping[int, float]) -> None:
+    def beat(self, entries: int, running_s: Mapping[int, float], until_cutoff_s: float = math.inf) -> None:
         """Write a heartbeat.
 
         Parameters
@@ -40,6 +40,8 @@ class Lease(Protocol):
             Number of entries in the ledger now.
         running_s : mapping of int to float
             Seconds since the present step of each running order began.
+        until_cutoff_s : float
+            For how long these steps may go on at most: then they are ended, also if this process has died.
         """
         ...
 
@@ -59,10 +61,13 @@ class Heartbeat(NamedTuple):
         The lease of the process that runs the study.
     running_s : mapping of int to float
         Seconds since the present step of each running order began.
+    until_cutoff_s : float
+        For how long these steps may go on at most.
     """
 
     lease: Lease
     running_s: Mapping[int, float]
+    until_cutoff_s: float = math.inf
 
 
 class LedgerStore(Protocol):

@@ -237,7 +237,7 @@ class SqlStore:
             connection.execute(insert(ENTRIES), [row._asdict() for row in rows])
             if heartbeat is not None:
                 assert isinstance(heartbeat.lease, SqlLease)
-                heartbeat.lease.beat_with(connection, rows[-1].seq + 1, heartbeat.running_s)
+                heartbeat.lease.beat_with(connection, rows[-1].seq + 1, *heartbeat[1:])
 
         try:
             self.database.attempt(work, durable=durable)

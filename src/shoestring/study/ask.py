@@ -2,7 +2,8 @@
 
 No process holds the lease. Each call reads what other processes have appended, decides on that ledger, and appends; if another
 process has appended in the meantime, it starts again. So an order is recorded before it is returned, and all machines together
-stay within the budget. The time of entries (`at`) is the clock of the machine, because there is no runner.
+stay within the budget. The time of entries (`at`) is the clock of the machine, because there is no runner. But steps are timed by
+a clock that cannot be set: see `OrderTimes`.
 `serving/session.py` does the same for the workers of `shoestring serve`.
 """
 
@@ -17,6 +18,7 @@ from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.entries import Cost, Note, Order, Receipt
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import OrderRelease
+from shoestring.core.ledger.state import OpenOrder
 from shoestring.core.values.checks import is_finite, is_number, to_number, to_plain
 from shoestring.core.values.text import show_value
 from shoestring.errors import StudyError
@@ -43,14 +45,42 @@ class StepReport:
         return cls(value=read_value(value), cost_s=read_seconds(cost_s, "cost_s"), failed=failed, **more)
 
 
-def ask(journal: Journal, policy: Callable[[], Policy], thinking: Thinking, patience_s: float | None) -> Order | None:
+class OrderTimes:
+    """How long the present step of each open order has taken: since this process gave the order out, or last reported a step.
+
+    This is measured by the monotonic clock. Only for orders of other processes it is the difference of two clock times.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def begin(self, number: int, before_s: float = 0.0) -> None:
+        """Note that a step of this order begins now, or has taken `before_s` in another process."""
+        self._since[number] = time.monotonic() - before_s
+
+    def seconds(self, open_order: OpenOrder) -> float:
+        """Return the seconds of the present step of an open order."""
+        since = self._since.get(open_order.order.number)
+        return max(0.0, time.time() - open_order.since) if since is None else time.monotonic() - since
+
+    def copy(self) -> OrderTimes:
+        copied = OrderTimes()
+        copied._since = self._since.copy()
+        return copied
+
+
+def ask(
+    journal: Journal, policy: Callable[[], Policy], thinking: Thinking, times: OrderTimes, patience_s: float | None
+) -> Order | None:
     """Record and return the next order; None if there is nothing to train now.
 
     Orders without a report for `patience_s` are released first. `policy` is called before each decision, because another
     process may have changed the policy.
     """
-    journal.append_newest(lambda ledger: release_overdue(ledger, patience_s))
+    journal.append_newest(lambda ledger: release_overdue(ledger, times, patience_s))
     orders = journal.append_newest(lambda ledger: next_orders(ledger, policy(), thinking))
+    for order in orders:
+        times.begin(order.number)
     return next(iter(orders), None)
 
 
@@ -61,11 +91,12 @@ def next_orders(ledger: Ledger, policy: Policy, thinking: Thinking) -> list[Orde
     return [] if order is None else [order]
 
 
-def tell(journal: Journal, order: Order, report: StepReport) -> None:
+def tell(journal: Journal, order: Order, report: StepReport, times: OrderTimes) -> None:
     """Record that the next step of an order is finished, or that it failed."""
     if not isinstance(order, Order):
         raise StudyError(f"order={order!r} must be an order that ask() returned")
-    journal.append_newest(lambda ledger: [next_receipt(ledger, order, report)])
+    journal.append_newest(lambda ledger: [next_receipt(ledger, order, report, times)])
+    times.begin(order.number)
 
 
 def read_value(value: Any) -> float | None:
@@ -86,17 +117,16 @@ def read_seconds(seconds: Any, what: str) -> float | None:
     return float(plain)
 
 
-def release_overdue(ledger: Ledger, patience_s: float | None) -> list[Note]:
+def release_overdue(ledger: Ledger, times: OrderTimes, patience_s: float | None) -> list[Note]:
     """Return notes that release the orders without a report for `patience_s`. Released orders are not charged."""
-    now = time.time()
     return [
         OrderRelease(order=number).to_note()
         for number, open_order in ledger.open_orders.items()
-        if open_order.order.is_external and patience_s is not None and now - open_order.since > patience_s
+        if open_order.order.is_external and patience_s is not None and times.seconds(open_order) > patience_s
     ]
 
 
-def next_receipt(ledger: Ledger, order: Order, report: StepReport) -> Receipt:
+def next_receipt(ledger: Ledger, order: Order, report: StepReport, times: OrderTimes) -> Receipt:
     """Return the receipt of the next step of an order that a user asked for."""
     open_order = ledger.open_orders.get(order.number)
     if open_order is None:
@@ -105,7 +135,7 @@ def next_receipt(ledger: Ledger, order: Order, report: StepReport) -> Receipt:
         raise StudyError(f"order {order.number} was not given out by ask(): a runner carries it out and reports on it")
     now = time.time()
     step = ledger.trials[order.trial].resumable_step + 1
-    cost = Cost(train=max(0.0, now - open_order.since) if report.cost_s is None else report.cost_s)
+    cost = Cost(train=times.seconds(open_order) if report.cost_s is None else report.cost_s)
     # Unless the report says otherwise, the user can continue the trial from every step that was reported.
     if report.failed is not None:
         saved = step - 1 if report.saved_step is None else report.saved_step

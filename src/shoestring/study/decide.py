@@ -56,6 +56,10 @@ class Thinking:
         """Do not count the time since the last call of a method, because the runner was working."""
         self._since = self._clock()
 
+    def leave_out(self, seconds: float) -> None:
+        """Leave out some of the time since the last call of a method, in which neither the policy nor the runner worked."""
+        self._since += seconds
+
     def __enter__(self) -> None:
         self._began = self._clock()
         self._one_thread.__enter__()

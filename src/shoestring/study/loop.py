@@ -2,7 +2,7 @@
 
 An order is stored before it is submitted. So a crash can leave an open order, but never a trained step without an order. The
 cutoff is a moment on the runner's clock: until then, the running steps together use what is neither spent nor reserved for
-saving, and at the cutoff they are interrupted.
+saving, and at the cutoff they are interrupted. The runner knows the cutoff too, and holds it while this thread is not there.
 
 Only one process at a time runs a study. It holds the lease and renews it with heartbeats. Other processes may still append
 to the ledger: queued configs, amendments, orders that `ask` returned there, and receipts of these orders. This process then
@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shoestring.core.deciding.decision import Decision, Finish, Wait
 from shoestring.core.deciding.policy import Policy
 from shoestring.core.ledger.amendments import find_losses
-from shoestring.core.ledger.entries import Entry, Order, Receipt, StateLoss
+from shoestring.core.ledger.entries import Entry, Note, Order, Receipt, StateLoss
 from shoestring.core.ledger.failures import FailureLimit
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.ledger.notes import Overhead
@@ -30,7 +31,16 @@ from shoestring.core.ledger.pricing import can_afford_order
 from shoestring.core.ledger.state import OpenOrder
 from shoestring.core.values.text import shorten
 from shoestring.errors import Conflict, DecisionError, ShoestringError, StaleLedger, StudyInUse
-from shoestring.runners.runner import Runner, RunnerEvent, RunningSteps, seconds_under_way, take_notes
+from shoestring.reports.messages import describe_long_step
+from shoestring.runners.runner import (
+    CUTOFF_DELAY_S,
+    KeepsCutoff,
+    Runner,
+    RunnerEvent,
+    RunningSteps,
+    seconds_under_way,
+    take_notes,
+)
 from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease, LedgerStore
 from shoestring.study.decide import Thinking, decide
 from shoestring.study.journal import Journal
@@ -41,6 +51,8 @@ _STOP_POLL_S = 0.2  # how often to check for a request to stop while nothing hap
 _MAX_FILLING_S = 0.05  # longest time to decide for free workers before the first of them gets its order
 _MIN_REPORTED_LEFTOVER = 0.01  # share of the budget; in every run a little is left that pays for no further step
 _MIN_RECORDED_OVERHEAD_S = 0.001  # less overhead than this at the end of a run is not recorded
+_LONGEST_WRITE_S = 1.0  # an access to the store that takes longer waited for it, and is not charged
+_SPENT, _DEADLINE = "the budget is spent", "the deadline has come"
 
 
 @dataclass(frozen=True)
@@ -76,9 +88,14 @@ class Loop:
         should_stop: Callable[[], bool] = lambda: False,
         signals: Sequence[int] = (),
         observe: Observer = lambda ledger, entry: None,
+        announce_long_step: Callable[[str], None] | None = None,
     ) -> None:
         self.journal, self.lease, self.policy, self.runner = journal, lease, policy, runner
+        self._announce_long_step = announce_long_step  # called once; None afterwards
+        self._began = time.monotonic()
         self._last_moment = math.inf if deadline_s is None else self.ledger.state.clock + deadline_s
+        self._keeps_cutoff = runner if isinstance(runner, KeepsCutoff) else None
+        self._cutoff_set = math.inf  # the moment at which such a runner ends the steps by itself
         self._should_stop, self._observe = should_stop, observe
         self._signals = signals  # those that asked this run to stop so far; the sequence grows
         self._beat_lock = threading.Lock()  # of two threads, the one that reads its heartbeat later must store it later
@@ -115,11 +132,15 @@ class Loop:
         with self.journal.lock:
             survivors = self.runner.start(self.ledger)
             losses = find_losses(self.ledger, survivors, self.lease.uncharged_s)
+        if not self.runner.simulated:
+            self._last_moment -= time.monotonic() - self._began  # the runner's clock stood still while it started
         self._record(*losses)
         if self.runner.now() < self._deadline:  # with a deadline of 0, nothing is trained
-            for open_order in list(self.ledger.open_orders.values()):
-                if not open_order.order.is_external:  # orders that `ask` returned are carried out by users
-                    self._submit(open_order)
+            # Orders that `ask` returned are carried out by users.
+            own = [one for one in self.ledger.open_orders.values() if not one.order.is_external]
+            self._set_cutoff(new=len(own))
+            for open_order in own:
+                self._submit(open_order)
         self._beat()  # their steps begin now
         self._thinking.start_over()  # the study does not pay for starting workers
 
@@ -219,6 +240,7 @@ class Loop:
             thinking.pending_s += math.fsum(order.thinking_s for order in orders)
             self._refresh()
             return True
+        self._set_cutoff(new=len(orders))
         for order in orders:
             self._submit(self.ledger.open_orders[order.number])
         return not is_declined
@@ -229,39 +251,56 @@ class Loop:
             order = replace(order, check=False)
         self.runner.submit(order, ledger.trials[order.trial].resumable_step, ledger.former_configs(order.trial))
 
-    def _cutoff(self, ledger: Ledger) -> float:
-        """Return the moment at which the running steps together will have used what is left.
+    def _cutoff(self, ledger: Ledger, *, new: int = 0, unrecorded: Sequence[Entry] = ()) -> float:
+        """Return the moment at which the running steps, and `new` ones that begin now, will have used what is left.
 
-        n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t. This equals what is left at t = (left + Σsᵢ) / n.
+        n steps that began at s₁…sₙ have used Σ(t - sᵢ) at time t. This equals what is left at t = (left + Σsᵢ) / n. `unrecorded`
+        are entries that the ledger does not have yet.
         """
         rate = ledger.budget.per_second(ledger.workers)
-        if rate == 0.0 or not (running := self.runner.running()):
+        running = self.runner.running()
+        if rate == 0.0 or not (running or new):
             return math.inf
+        is_priced = ledger.budget.unit == "dollars"
+        left_s = self._left_s(math.fsum(_seconds_in(entry, is_priced=is_priced) for entry in unrecorded))
         if isinstance(running, RunningSteps):
-            return running.cutoff(self._left_s(), priced=ledger.budget.unit == "dollars")
-        return (self._left_s() + math.fsum(running.values())) / len(running)
+            return running.cutoff(left_s, priced=is_priced, new=new, now=self.runner.now())
+        began = list(running.values()) + [self.runner.now()] * new
+        return (left_s + math.fsum(began)) / len(began)
 
-    def _left_s(self) -> float:
+    def _left_s(self, unrecorded_s: float = 0.0) -> float:
         """Return the seconds of worker time that are neither spent nor needed to save the live trials."""
         budget, rate = self.ledger.budget, self.ledger.budget.per_second(self.ledger.workers)
         unspent_s = (budget.total - self.ledger.spent) / rate if rate else math.inf
-        return max(0.0, unspent_s - self._thinking.pending_s - self.runner.saving_reserve_s)
+        return max(0.0, unspent_s - unrecorded_s - self._thinking.pending_s - self.runner.saving_reserve_s)
+
+    def _set_cutoff(self, *, new: int = 0, unrecorded: Sequence[Entry] = ()) -> None:
+        """Tell the runner when the steps have to end, before this thread does anything that may take long."""
+        if self._keeps_cutoff is not None:
+            cutoff = self._cutoff(self.ledger, new=new, unrecorded=unrecorded)
+            self._cutoff_set = min(cutoff, self._deadline)
+            self._keeps_cutoff.set_cutoff(self._cutoff_set, _DEADLINE if cutoff > self._deadline else _SPENT)
 
     def _wait(self, until: float) -> None:
         """Wait for events of the runner until `until`, and record them; interrupt the running steps at that moment."""
         runner = self.runner
         self._thinking.count()
+        self._set_cutoff()
         poll_until = until if runner.simulated else min(until, runner.now() + _STOP_POLL_S)
         events = self._wait_for_runner(poll_until)
         self._thinking.skip()
         if not events and runner.now() >= until:
-            events = runner.interrupt("the deadline has come" if until == self._deadline else "the budget is spent")
+            events = runner.interrupt(_DEADLINE if until == self._deadline else _SPENT)
         if events:
+            self._set_cutoff(unrecorded=events)
             self._record(*events)
             for number in [self.ledger.trials[loss.trial].open_order for loss in events if isinstance(loss, StateLoss)]:
                 if number is not None and not self.ledger.open_orders[number].order.is_external:
+                    self._set_cutoff(new=1)
                     self._submit(self.ledger.open_orders[number])  # the worker died; another one continues the order
-                    self._beat()
+                    with self._access_to_store():
+                        self._beat()
+            self._set_cutoff()
         else:
             self._observe(self.ledger, None)
 
@@ -291,19 +330,30 @@ class Loop:
         """
         if after is None:
             entries = (*take_notes(self.runner), *entries)
-        while entries:
-            try:
-                with self._beat_lock:
-                    # A simulated run can be computed again, so it does not wait for the disk.
-                    durable = not self.runner.simulated and self._heart.should_wait_for_disk()
-                    self.journal.append(*entries, after=after, heartbeat=self._heartbeat(entries), durable=durable)
-                break
-            except Conflict:
-                if after is not None:
-                    raise
-                self._refresh()
+        with self._access_to_store():
+            while entries:
+                try:
+                    with self._beat_lock:
+                        # A simulated run can be computed again, so it does not wait for the disk.
+                        durable = not self.runner.simulated and self._heart.should_wait_for_disk()
+                        self.journal.append(*entries, after=after, heartbeat=self._heartbeat(entries), durable=durable)
+                    break
+                except Conflict:
+                    if after is not None:
+                        raise
+                    self._refresh()
         for entry in entries:
             self._observe(self.ledger, entry)
+
+    @contextmanager
+    def _access_to_store(self) -> Iterator[None]:
+        """Leave the time of this block out of the charged time if the store did not answer meanwhile."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            if (took_s := time.monotonic() - began) > _LONGEST_WRITE_S:
+                self._thinking.leave_out(took_s)
 
     def _refresh(self) -> None:
         known = len(self.ledger)
@@ -316,16 +366,29 @@ class Loop:
         if self.runner.simulated:
             return None
         new = {entry.number: 0.0 for entry in entries if isinstance(entry, Order)}
-        return Heartbeat(self.lease, new | self._running_s())
+        if self._keeps_cutoff is None:
+            return Heartbeat(self.lease, new | self._running_s())
+        cutoff = self._cutoff(self.ledger, new=len(new), unrecorded=entries)
+        return Heartbeat(self.lease, new | self._running_s(), self._until_s(min(cutoff, self._deadline)))
 
     def _running_s(self) -> dict[int, float]:
         if self.runner.simulated:
             return {}
-        return seconds_under_way(self.runner.running(), self.runner.now())
+        # No step goes on after its cutoff, also if this thread has not seen yet that it was ended.
+        return seconds_under_way(self.runner.running(), min(self.runner.now(), self._cutoff_set + CUTOFF_DELAY_S))
+
+    def _until_s(self, cutoff: float) -> float:
+        """Return for how long the running steps may go on at most."""
+        return max(0.0, cutoff + CUTOFF_DELAY_S - self.runner.now())
 
     def _beat(self) -> None:
         with self._beat_lock:
-            self.lease.beat(len(self.ledger), self._running_s())
+            running_s = self._running_s()
+            self.lease.beat(len(self.ledger), running_s, self._until_s(self._cutoff_set))
+        announce = self._announce_long_step
+        if announce is not None and running_s and (text := describe_long_step(self.ledger, running_s)):
+            self._announce_long_step = None
+            announce(text)
 
 
 def run_in_memory(
@@ -340,6 +403,16 @@ def run_in_memory(
 def _count_under_way(ledger: Ledger) -> int:
     """Return the number of open orders that the runner carries out. The others are carried out by users."""
     return len(ledger.open_orders) - ledger.state.open_external
+
+
+def _seconds_in(entry: Entry, *, is_priced: bool) -> float:
+    """Return the seconds that an entry charges; those of a dearer worker count more if they are `is_priced`."""
+    if isinstance(entry, Receipt | StateLoss):
+        seconds = entry.cost.total if isinstance(entry, Receipt) else entry.seconds
+        return seconds * entry.price_factor if is_priced else seconds
+    if isinstance(entry, Order):
+        return entry.thinking_s
+    return entry.facts.get("seconds", 0.0) if isinstance(entry, Note) else 0.0
 
 
 def _excuse_failure(event: RunnerEvent) -> RunnerEvent:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from shoestring.reports.messages import describe_slow_policy, find_warning
 from shoestring.reports.progress import SilentProgress, announce_anyway, make_view, print_line
 from shoestring.runners.local.local_runner import LocalRunner
 from shoestring.runners.make import RunnerOptions, make_runner
-from shoestring.runners.runner import is_runner
+from shoestring.runners.runner import Runner, is_runner
 from shoestring.runners.training.code import CodeWithObjects
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.stores.unnamed import MAX_AGE_DAYS, is_unnamed
@@ -84,8 +85,9 @@ class StudyRun:
         if options.workers is not None and options.workers != study.ledger.workers:
             study.amend(Amendment(workers=int(options.workers)))
         self.study, self.options = study, options
+        self._began = time.monotonic()  # the deadline includes the start of the workers
         workers = study.ledger.workers
-        self.runner = train if is_runner(train) else make_runner(options, self._bind(train), study.checkpoints, workers)
+        self.runner = train if is_runner(train) else self._make_runner(self._bind(train), workers)
         title = f"{study.name}: {study.ledger.state.policy}, seed {study.ledger.definition.seed}"
         self.view = make_view(title, options.progress)
         self.signals: list[int] = []
@@ -99,6 +101,16 @@ class StudyRun:
         space = self.study.given_space
         space.require_objects()
         return CodeWithObjects(train, space) if space.has_objects else train
+
+    def _make_runner(self, train: Any, workers: int) -> Runner:
+        deadline_s = read_duration_s(self.options.deadline, "deadline")
+        return make_runner(self.options, train, self.study.checkpoints, workers, deadline_s)
+
+    def _announce_long_step(self, text: str) -> None:
+        remedy = (
+            "press Ctrl-C twice, and continue with --runner process" if self.trains_here else "stop, and continue with"
+        )
+        announce_anyway(self.view, f"{text}: if it hangs, {remedy} --hung-after 10m, which ends such steps")
 
     def stop(self) -> None:
         """Ask the run to end. Any thread may call this."""
@@ -141,15 +153,19 @@ class StudyRun:
 
         with study.store.lease(study.name) as lease:
             study.journal.refresh()
+            policy, deadline_s = study.policy, read_duration_s(options.deadline, "deadline")
+            if deadline_s is not None and not self.runner.simulated:
+                deadline_s -= time.monotonic() - self._began
             loop = Loop(
                 study.journal,
                 lease,
-                study.policy,
+                policy,
                 self.runner,
-                deadline_s=read_duration_s(options.deadline, "deadline"),
+                deadline_s=deadline_s,
                 should_stop=self._should_stop,
                 signals=self.signals,
                 observe=observe,
+                announce_long_step=self._announce_long_step if options.hung_after is None else None,
             )
             study.present_run = self
             try:

@@ -28,7 +28,7 @@ from shoestring.runners.ray.cluster import RayCluster
 from shoestring.runners.runner import Runner, is_runner
 from shoestring.stores.addresses import DEFAULT_STORE, open_store
 from shoestring.stores.ledger_store import LedgerStore
-from shoestring.study.ask import StepReport, ask, tell
+from shoestring.study.ask import OrderTimes, StepReport, ask, tell
 from shoestring.study.begin import GivenDirection, StudyRequest, begin, queue_notes, require_change, require_same_policy
 from shoestring.study.best import Best, TrialsWithObjects, make_best
 from shoestring.study.decide import Thinking
@@ -110,6 +110,7 @@ class Study:
         self.ending: Ending | None = None
         self.present_run: StudyRun | None = None  # the run that `stop` ends
         self._thinking: Thinking | None = None  # made by the first `ask`
+        self._order_times: OrderTimes | None = None  # made by the first `ask` or `tell`
 
     def __repr__(self) -> str:
         state, best = self.ledger.state, self.ledger.best
@@ -649,8 +650,8 @@ class Study:
             their results have been reported.
         """
         patience_s = read_duration_s(give_up_after, "give_up_after")
-        self._thinking = self._thinking or Thinking()
-        order = ask(self.journal, lambda: self.policy, self._thinking, patience_s)
+        self._thinking, self._order_times = self._thinking or Thinking(), self._order_times or OrderTimes()
+        order = ask(self.journal, lambda: self.policy, self._thinking, self._order_times, patience_s)
         return None if order is None else self._with_objects(order)
 
     def tell(
@@ -665,7 +666,7 @@ class Study:
         value : float, optional
             The value of the step; None if it was not validated.
         cost_s : float, optional
-            Seconds that the step took; None: the time since the step before.
+            Seconds that the step took; None: the time since the step before, or since `ask`.
         failed : str, optional
             The text of the failure, if the step failed.
 
@@ -674,4 +675,5 @@ class Study:
         StudyError
             If the order is not open any more, or an argument is wrong.
         """
-        tell(self.journal, order, StepReport.read(value, cost_s, failed))
+        self._order_times = self._order_times or OrderTimes()
+        tell(self.journal, order, StepReport.read(value, cost_s, failed), self._order_times)

@@ -140,6 +140,18 @@ def test_the_live_view_ends_with_a_ledger_that_others_have_appended_to() -> None
     assert "0 epochs" in view._console.file.getvalue()
 
 
+def test_a_step_that_takes_far_longer_than_all_before_is_described() -> None:
+    ledger = make_ledger("100 epochs", count=6, train_s=2.0)
+    assert messages.describe_long_step(ledger, {4: 39.0, 5: 41.0}) == (
+        "a step of trial 5 has taken 41 s so far, and the longest before it took 2 s"
+    )
+    assert messages.describe_long_step(ledger, {5: 39.0}) is None
+    quick = make_ledger("100 epochs", count=6, train_s=0.1)
+    assert messages.describe_long_step(quick, {5: 29.0}) is None, "quick steps vary more"
+    first = make_ledger("100 epochs", count=0)
+    assert messages.describe_long_step(first, {0: 1e6}) is None, "there is nothing to compare it with"
+
+
 def test_a_slow_policy_is_announced_once_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     slow = make_ledger(count=6, thinking_s=0.9, train_s=1.0)
     warning = messages.describe_slow_policy(slow)

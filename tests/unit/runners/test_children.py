@@ -18,7 +18,8 @@ from training_code import starts_a_child
 from shoestring.core.space.space import Space
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
 from shoestring.runners.command.command_runner import CommandRunner
-from shoestring.runners.command.command_state import _ask_ps, started_at
+from shoestring.runners.command.command_state import started_at
+from shoestring.runners.process import guard
 from shoestring.runners.process.process_group import GroupGuard, ProcessGroup, end_groups
 from shoestring.runners.process.process_runner import ProcessRunner
 
@@ -117,7 +118,11 @@ def test_children_end_when_the_runner_is_killed(tmp_path: Path, x: float) -> Non
 
 
 def command(folder: Path, last_words: str) -> list[str]:
-    return ["sh", "-c", f"sleep 300 & touch {folder}/child-$!; touch {folder}/worker-$$; echo 1; {last_words}"]
+    return [
+        "sh",
+        "-c",
+        f"timeout 300 sleep 300 & touch {folder}/child-$!; touch {folder}/worker-$$; echo 1; {last_words}",
+    ]
 
 
 @pytest.mark.parametrize("last_words", ["exit 3", "kill -9 $$", "exit 0"])
@@ -151,6 +156,21 @@ def test_a_command_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
     parent.wait()
     wait_until_gone(child)
     wait_until_gone(worker)
+
+
+def test_a_child_in_a_session_of_its_own_ends_while_its_parent_lives(tmp_path: Path) -> None:
+    script = f"setsid sleep 300 & touch {tmp_path}/child-$!; echo 1; sleep 300"
+    runner = CommandRunner(["sh", "-c", script], SPACE, tmp_path / "root")
+    it = Bench(runner, fresh_ledger(SPACE), {"x": 0.5})
+    it.submit(2)
+    (child,) = children(tmp_path)
+    deadline = time.monotonic() + DEADLINE_S
+    while os.getsid(child) != child:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    it.take(runner.interrupt("the budget is spent"))
+    wait_until_gone(child)
+    runner.close()
 
 
 # groups --------------------------------------------------------------------------------------------------------------
@@ -218,11 +238,27 @@ def test_the_guard_ends_added_groups_and_not_removed_ones(tmp_path: Path) -> Non
         end_groups([watched_group, unwatched_group], 0.1)
 
 
-def test_the_start_time_of_a_process_is_known_without_proc() -> None:
-    process = subprocess.Popen(["sleep", "300"])
-    assert _ask_ps(process.pid) == _ask_ps(process.pid) != ""
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs the environment of other processes")
+def test_the_guard_ends_a_process_that_was_about_to_be_added(tmp_path: Path) -> None:
+    text = f"SHOESTRING_REPORT={tmp_path}/reports"
+    watch = GroupGuard()
+    watch.expect(text)
+    process = subprocess.Popen(
+        ["sleep", "300"],
+        start_new_session=True,
+        env=os.environ | dict([text.split("=")]),  # and then the runner is killed
+    )
+    watch.close()
+    assert process.wait(DEADLINE_S) == -signal.SIGKILL
+
+
+def test_a_process_is_known_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "_HAS_PROC", False)  # as on macOS
+    process = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    assert started_at(process.pid) == started_at(process.pid) != ""
+    assert list(guard.find_tree([process.pid])) == [process.pid]
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert _ask_ps(process.pid) == ""  # a zombie
+    assert started_at(process.pid) == ""  # a zombie
     process.wait()
-    assert _ask_ps(process.pid) == ""
+    assert started_at(process.pid) == ""

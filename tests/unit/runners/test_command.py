@@ -26,7 +26,6 @@ from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.parameters import Choice, Constant, Float
 from shoestring.core.space.space import Space
 from shoestring.errors import RunnerError
-from shoestring.runners.checkpoints.trial_logs import cut_long_logs
 from shoestring.runners.command.command_line import check_arguments, fill_in, find_unused, read_line
 from shoestring.runners.command.command_runner import CommandRunner
 from shoestring.runners.command.command_state import CommandState, started_at
@@ -272,9 +271,7 @@ def test_metrics_are_kept_and_invalid_ones_are_failures(bench: Callable[..., Ben
 def test_the_oldest_part_of_a_long_log_is_cut_off(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "shoestring.runners.command.command_runner.cut_long_logs", lambda folders: cut_long_logs(folders, 10_000)
-    )
+    monkeypatch.setattr("shoestring.runners.checkpoints.trial_logs.MAX_BYTES", 10_000)
     it = bench(
         *sh(
             "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i >&2; done; sleep 1; echo 1; echo the end >&2; exit 3"

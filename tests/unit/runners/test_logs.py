@@ -59,9 +59,7 @@ def test_a_trial_that_prints_nothing_leaves_no_logs(bench: Callable[..., Bench],
 def test_the_oldest_part_of_a_long_log_is_cut_off(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "shoestring.runners.process.process_runner.cut_long_logs", lambda folders: cut_long_logs(folders, 50_000)
-    )
+    monkeypatch.setattr("shoestring.runners.checkpoints.trial_logs.MAX_BYTES", 50_000)
     bench(prints_a_lot).train(9)
     text = (tmp_path / "root" / "trial-0000" / "stdout.txt").read_text()
     first = text.partition("\n")[0]

@@ -245,7 +245,8 @@ def test_a_check_interrupted_at_the_budget_limit_is_charged_as_a_check(bench: Ca
 
 
 def test_a_copy_that_hangs_does_not_fail_the_trial(bench: Callable[..., Bench]) -> None:
-    it = bench(NeverLoaded, hung_after_s=2.0)
+    it = bench(NeverLoaded)
+    it.runner._silence = SilenceLimit(2.0)  # a slow import would be over the same limit, and end the run
     events = it.train(3, check=True)
     assert summarise(events) == [(1, 1.5, "ok"), ("check", 2), (2, 2.5, "ok"), (3, 3.5, "ok")]
     assert checks(events)[0].facts["resumed"] is None
@@ -325,8 +326,9 @@ def test_code_that_cannot_save_and_always_dies_at_one_step_fails_at_the_third_de
 
 
 def test_a_hung_process_is_a_failure(bench: Callable[..., Bench]) -> None:
-    it = bench(Dying, hung_after_s=1.0)
+    it = bench(Dying)
     it.train(1, config={"x": 0.0})
+    it.runner._silence = SilenceLimit(1.0)
     events = receipts(it.train(2, config={"x": 0.0}))
     assert events[-1].status == "failed"
     assert "hung" in events[-1].text

@@ -140,7 +140,7 @@ def shared_folder() -> Path:
 
 def starts_a_child(config: Mapping[str, Any]) -> Iterator[float]:
     """Start a child, train two steps and end as `x` says: 0 sleeps, 0.25 exits, 0.5 is killed, 0.75 ends, 1 never ends."""
-    child = subprocess.Popen(["sleep", "300"])
+    child = subprocess.Popen(["sleep", "300"], process_group=0)  # as `timeout` does
     (shared_folder() / f"child-{child.pid}").touch()
     (shared_folder() / f"worker-{os.getpid()}").touch()
     yield 1.0
@@ -199,6 +199,8 @@ def leaves_a_child(config: Mapping[str, Any]) -> Iterator[float]:
 
 
 def sleeping(config: Mapping[str, Any]) -> Iterator[float]:
+    if "SHOESTRING_TEST_FOLDER" in os.environ:
+        (shared_folder() / "pid").write_text(str(os.getpid()))
     while True:
         time.sleep(1000)
         yield 1.0
@@ -229,3 +231,11 @@ def start_method(config: Mapping[str, Any]) -> float:
     inherited = multiprocessing.get_start_method()
     multiprocessing.set_start_method(None, force=True)
     return float(inherited == multiprocessing.get_start_method())
+
+
+def floods(config: Mapping[str, Any]) -> Iterator[float]:
+    yield 1.0
+    for _ in range(20):
+        os.write(1, b"x" * 1_000_000)
+    (shared_folder() / "pid").write_text(str(os.getpid()))
+    time.sleep(300)

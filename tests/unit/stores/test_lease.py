@@ -235,6 +235,16 @@ def test_an_order_that_is_not_open_is_not_charged() -> None:
     assert find_uncharged(ledger, 3, {0: 1.0, 7: 1.0}) == {}
 
 
+def test_no_time_after_the_cutoff_is_charged(store: SqlStore) -> None:
+    """Three workers at the end of their budget: their steps end then, although the driver was killed before."""
+    ledger = store.load("s")
+    assert ledger is not None
+    store.lease("s").beat(len(ledger), {0: 2.0, 1: 3.0}, 0.25)
+    change_lease(store, host=Process.this().host, started="1", heard_at=time.time() - 30.0)
+    with open_again(store).lease("s") as lease:
+        assert dict(lease.uncharged_s) == {0: 2.25, 1: 3.25}
+
+
 @pytest.mark.parametrize(("ago_s", "extra_s"), [(0.25, 0.25), (0.75, 0.75), (30.0, HEARTBEAT_S), (-30.0, HEARTBEAT_S)])
 def test_the_time_since_the_last_heartbeat_is_charged(store: SqlStore, ago_s: float, extra_s: float) -> None:
     crash(store, {0: 2.0, 1: 0.0})

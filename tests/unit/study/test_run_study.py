@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +108,35 @@ def test_only_run_study_raises_an_error_when_training_fails() -> None:
         assert run.spend().reason == "failing"
     with pytest.raises(TrainingFailed):
         Study.begin(SPACE, "9 epochs", policy="random_search").run(crash)
+
+
+@pytest.mark.parametrize("hung_after", [None, "1h"])
+def test_a_step_that_seems_to_hang_is_announced_once_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, hung_after: str | None
+) -> None:
+    """The heartbeat sees it, because the main thread trains; with a limit of the user's own it is not announced."""
+    monkeypatch.setattr("shoestring.reports.messages._MIN_LONG_STEP_S", 0.1)
+    announced, lines = threading.Event(), list[str]()
+
+    def announce(view: object, line: str) -> None:
+        lines.append(line)
+        announced.set()
+
+    monkeypatch.setattr("shoestring.study.run_study.announce_anyway", announce)
+
+    def train(config: Any) -> Iterator[float]:
+        for step in range(3):
+            if step:
+                announced.wait(1.0 if hung_after else 60.0)
+                announced.clear()
+            yield 1.0
+            if step == 1:
+                announced.set()  # the next one is not announced again
+
+    study = Study.begin(SPACE, "3 epochs", max_steps=3, policy="random_search")
+    StudyRun(study, train, RunOptions(progress=False, hung_after=hung_after)).spend()
+    assert len(lines) == (hung_after is None)
+    for line in lines:
+        assert "trial 0 has taken" in line
+        assert "press Ctrl-C twice" in line
+        assert "--hung-after 10m" in line

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +20,10 @@ from shoestring.core.ledger.pricing import place_order
 from shoestring.errors import StudyError, StudyInUse
 from shoestring.stores.addresses import open_store
 from shoestring.stores.ledger_store import HEARTBEAT_S, Lease
+from shoestring.study import ask
 from shoestring.study.ask import StepReport
 from shoestring.study.journal import Journal
+from shoestring.study.serving import session
 from shoestring.study.serving.session import HEARTBEATS_PER_TIMEOUT, OrderNotOpen, ServeSession
 
 SPACE = {"lr": {"float": [0.001, 1.0], "log": True}}
@@ -28,8 +32,10 @@ WORKER_HEARTBEAT_S = GIVE_UP_AFTER_S / HEARTBEATS_PER_TIMEOUT
 
 
 class Clock:
+    """The monotonic clock, and that of the machine, which somebody may have set."""
+
     def __init__(self) -> None:
-        self.now = 1_000_000.0
+        self.now, self.set_by_s = 1_000_000.0, 0.0
 
     def __call__(self) -> float:
         return self.now
@@ -38,7 +44,9 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("time.time", clock)
+    monkeypatch.setattr("time.time", lambda: clock.now + clock.set_by_s)
+    for module in (ask, session):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=time.time, monotonic=clock))
     return clock
 
 
@@ -417,6 +425,30 @@ def test_an_order_placed_without_a_server_is_not_given_up(opened: SessionProcess
     opened.session.ask("a")
     assert set(opened.session.study.ledger.open_orders) == {0, 1}
     assert opened.session.status()["busy_workers"] == [{"worker": "a", "order": 1, "silent_s": 0.0}]
+
+
+@pytest.mark.parametrize("opened", ["100000s"], indirect=True)
+@pytest.mark.parametrize("set_by_s", [7200.0, -3600.0])
+@pytest.mark.parametrize("is_new_server", [False, True])
+def test_setting_the_clock_of_the_machine_changes_no_cost(
+    opened: SessionProcess, clock: Clock, set_by_s: float, is_new_server: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened.session.ask("a")
+    clock.now += 30.0
+    opened.session.heartbeat(0)
+    opened.session.write_heartbeat()
+    clock.set_by_s = set_by_s
+    if is_new_server:
+        opened.kill(monkeypatch)
+        opened.open()
+    clock.now += 2.0
+    opened.session.heartbeat(0)
+    opened.session.tell(0, 1, StepReport.read(0.5, None, None))
+    clock.now += 5.0
+    opened.session.tell(0, 2, StepReport.read(0.5, None, None))
+    heartbeat_s = HEARTBEAT_S if is_new_server else 0.0
+    assert opened.session.study.ledger.state.by_kind["train"] == pytest.approx(37.0 + heartbeat_s)
+    assert not entries(opened, StateLoss), "nobody was silent"
 
 
 # servers that end ------------------------------------------------------------------------------------------------------

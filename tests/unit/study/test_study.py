@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -447,15 +448,23 @@ def test_reports_are_checked() -> None:
     assert study.trials[third.trial].diverged
 
 
-def test_a_clock_that_runs_backwards_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([1000.0, 400.0, 300.0, 200.0, 100.0])
-    monkeypatch.setattr("shoestring.study.ask.time.time", lambda: next(clock))
+def test_setting_the_clock_of_the_machine_changes_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0, set_by_s=0.0)
+    times = SimpleNamespace(time=lambda: 1e9 + clock.set_by_s + clock.now, monotonic=lambda: clock.now)
+    monkeypatch.setattr("shoestring.study.ask.time", times)
     study = Study.begin(SPACE, "100s", max_steps=3, policy="random_search")
     order = study.ask()
     assert order is not None
+    clock.now, clock.set_by_s = 2.0, 7200.0
     study.tell(order, 1.0)
+    clock.now, clock.set_by_s = 4.0, -3600.0
     study.tell(order, failed="boom")
-    assert study.spent == study.ledger.state.by_kind["thinking"]
+    assert study.ledger.state.by_kind["train"] == 4.0
+    other = study.ask(give_up_after=1.0)
+    assert other is not None
+    clock.set_by_s = 7200.0
+    study.ask(give_up_after=1.0)
+    assert other.number in study.ledger.open_orders, "its time is not over"
 
 
 def test_an_order_without_a_report_is_released(reopen: Callable[[], Any]) -> None:

@@ -80,7 +80,9 @@ def test_the_direction_may_be_written_in_full(given: Any, best: float, tmp_path:
 def test_devices_reach_the_runner_and_set_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[Any, int]] = []
 
-    def make(options: RunnerOptions, train: Any, checkpoints: Path, workers: int) -> SimulatedRunner:
+    def make(
+        options: RunnerOptions, train: Any, place: Path, workers: int, deadline_s: float | None
+    ) -> SimulatedRunner:
         given.append((options.devices, workers))
         return SimulatedRunner(DecayingCurves())
 

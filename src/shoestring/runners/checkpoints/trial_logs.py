@@ -1,7 +1,7 @@
 """What training code printed, in the folder of its trial: `ROOT/trial-0007/stdout.txt` and `stderr.txt`.
 
 The oldest half of a file that grows over `MAX_BYTES` is cut off, and its first line says so. The writer does not notice, since
-it appends.
+it appends. For processes on this machine the guard does this while they run, many times a second.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
+
+from shoestring.runners.process.guard import cut_file
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 CHECK = "resume-check.txt"  # what the copy of a trial prints in a resume check
@@ -36,13 +38,11 @@ def read_log(file: Path, tail: int | None = None, at_most_bytes: int = _READ_BYT
     return "".join([f"[the first {size - len(text)} bytes are left out]\n"] * is_cut + shown)
 
 
-def cut_long_logs(folders: Iterable[Path], max_bytes: int = MAX_BYTES) -> None:
+def cut_long_logs(folders: Iterable[Path], max_bytes: int | None = None) -> None:
     """Cut the oldest part off logs that have grown too long. What is printed at the same moment may be lost."""
     for folder in folders:
         for name in (STDOUT, STDERR, CHECK):
-            with contextlib.suppress(OSError):  # no such log, or a full disk: it is only a log
-                if (folder / name).stat().st_size > max_bytes:
-                    _cut(folder / name, max_bytes // 2)
+            cut_file(str(folder / name), max_bytes or MAX_BYTES)
 
 
 def remove_empty_logs(folders: Iterable[Path]) -> None:
@@ -56,12 +56,3 @@ def remove_empty_folders(folders: Iterable[Path]) -> None:
     for folder in folders:
         with contextlib.suppress(OSError):  # the folder is not empty
             folder.rmdir()
-
-
-def _cut(file: Path, keep_bytes: int) -> None:
-    with file.open("r+b") as log:
-        cut = log.seek(-keep_bytes, os.SEEK_END)
-        rest = log.read()
-        log.seek(0)
-        log.truncate()
-        log.write(f"[the log grew too long: {cut} bytes were cut off here]\n".encode() + rest)

@@ -45,6 +45,9 @@ _WORD = r"([A-Za-z_][\w.-]*)"
 _PLACEHOLDER = re.compile(rf"\{{\{{\{{{_WORD}\}}\}}\}}|\{{\{{{_WORD}\}}\}}|\{{{_WORD}\}}")  # {{{a}}}, {{a}} or {a}
 _PLACEHOLDERS = ("config", "checkpoint", "step", "until", "max_steps")
 _CONFIG_VARIABLE = "SHOESTRING_CONFIG"
+_LOOK_BYTES = 1 << 16  # of each file and pipe, read at a time
+_MAX_LINE_BYTES = 1 << 20  # a longer line is no report
+_MAY_REPORT = re.compile(rb"\s*[{+\-.\dniNI]")  # the beginning of a report; lines of chatter need not be decoded
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
 
 
@@ -167,48 +170,70 @@ def _read_metrics(metrics: Any) -> dict[str, float]:
 
 
 class Output:
-    """The output of one run of a command, line by line. Standard output is kept in a log."""
+    """The output of one run of a command, line by line. Standard output is kept in a log.
+
+    One call of `lines` reads a bounded amount, so a command that prints without end cannot occupy this process: it waits in its
+    pipe instead. `is_drained` says whether the last call has read all that there was.
+    """
 
     def __init__(self, pipe: IO[bytes], log: Path, reports: Path) -> None:
         os.set_blocking(pipe.fileno(), False)
-        self.pipe, self._log, self._reports = pipe, log, reports
-        self._rest = b""  # of standard output: a line without its end
+        self.pipe, self._log, self.reports = pipe, log, reports
+        self.is_drained = True
+        self._printed, self._written = _Lines(), _Lines()
         self._reports_read = 0
+        self._read_after_end = 0  # bytes: a process that escaped may hold the pipe, and print for ever
 
     def lines(self, ended: bool) -> list[str]:
-        """Return the lines not read before; when the command has `ended`, the last one may lack its line end."""
-        new = self._read_pipe()
+        """Return lines not read before that may be reports; when the command has `ended`, the last one may lack its line end."""
+        new, self.is_drained = self._read_pipe()
         if new:
             with self._log.open("ab") as log:
                 log.write(new)
-        printed, self._rest = _split(self._rest + new, ended)
-        if not self._reports.exists():  # a command may delete it
+        if ended:
+            self._read_after_end += len(new)
+            self.is_drained |= self._read_after_end >= _MAX_LINE_BYTES
+        printed = self._printed.split(new, ended and self.is_drained)
+        if not self.reports.exists():  # a command may delete it
             return printed
-        with self._reports.open("rb") as reports:
+        with self.reports.open("rb") as reports:
             reports.seek(self._reports_read)
-            new = reports.read()
-        written, rest = _split(new, ended)
-        self._reports_read += len(new) - len(rest)
-        return printed + written
+            new = reports.read(_LOOK_BYTES)
+        self._reports_read += len(new)
+        self.is_drained &= len(new) < _LOOK_BYTES
+        return printed + self._written.split(new, ended and self.is_drained)
 
-    def _read_pipe(self) -> bytes:
+    def _read_pipe(self) -> tuple[bytes, bool]:
+        """Return what can be read now, up to a limit, and whether this was all."""
+        if self.pipe.closed:
+            return b"", True
         chunks: list[bytes] = []
-        while not self.pipe.closed:
+        while sum(map(len, chunks)) < _LOOK_BYTES:
             try:
-                chunks.append(os.read(self.pipe.fileno(), 1 << 16))
+                chunks.append(os.read(self.pipe.fileno(), _LOOK_BYTES))
             except BlockingIOError:
-                break
+                return b"".join(chunks), True
             if not chunks[-1]:
                 self.pipe.close()
-        return b"".join(chunks)
+                return b"".join(chunks), True
+        return b"".join(chunks), False
 
 
-def _split(text: bytes, ended: bool) -> tuple[list[str], bytes]:
-    """Return whole lines, and the rest. Progress bars end their lines with a bare carriage return."""
-    *whole, rest = re.split(rb"[\r\n]", text)
-    if ended:
-        whole, rest = [*whole, rest], b""
-    return [line.decode(errors="replace") for line in whole if line.strip()], rest
+class _Lines:
+    """Splits text that comes in pieces into lines without those that cannot be reports. Progress bars end theirs with `\\r`."""
+
+    def __init__(self) -> None:
+        self._rest, self._is_too_long = b"", False
+
+    def split(self, text: bytes, ended: bool) -> list[str]:
+        *whole, self._rest = re.split(rb"[\r\n]", self._rest + text)
+        if whole and self._is_too_long:  # the first is the end of a line whose beginning was dropped
+            whole[0], self._is_too_long = b"", False
+        if len(self._rest) > _MAX_LINE_BYTES or self._is_too_long:
+            self._rest, self._is_too_long = b"", True
+        if ended:
+            whole, self._rest = [*whole, self._rest], b""
+        return [line.decode(errors="replace") for line in whole if _MAY_REPORT.match(line)]
 
 
 def _is_number(value: Any) -> bool:

@@ -33,7 +33,7 @@ from shoestring.private_files import make_folder
 from shoestring.runners.checkpoints.trial_logs import STDERR, STDOUT
 from shoestring.runners.command.command_line import CommandReport, Output, fill_in, make_environment
 from shoestring.runners.command.command_state import GRACE_S, CommandState, is_filled, started_at
-from shoestring.runners.process.process_group import ProcessGroup, end_groups
+from shoestring.runners.process.process_group import GroupGuard, ProcessGroup, end_groups
 from shoestring.runners.process.worker import describe_exit
 from shoestring.runners.runner import RunnerEvent, config_at, write_receipt
 
@@ -72,6 +72,7 @@ class CommandRun:
         folder: Path,
         step: int,
         worker_number: int,
+        guard: GroupGuard,
         device: str = "",
         max_steps: int = 1,
     ) -> CommandRun:
@@ -92,6 +93,7 @@ class CommandRun:
         state.write(folder)
         with (folder / STDERR).open("ab") as errors:
             errors_from = errors.tell()
+            guard.expect(f"SHOESTRING_REPORT={reports}")
             process = subprocess.Popen(
                 fill_in(argv, space, values, places),
                 stdin=subprocess.DEVNULL,
@@ -100,10 +102,12 @@ class CommandRun:
                 env=make_environment(places, reports, validate, device),
                 start_new_session=True,  # Ctrl-C does not reach it, and its own children can be ended with it
             )
+        group = ProcessGroup(process.pid, process.poll)
+        guard.add(group)
         state = replace(state, pid=process.pid, started=started_at(process.pid))
         state.write(folder)
         assert process.stdout is not None
-        output, group = Output(process.stdout, folder / STDOUT, reports), ProcessGroup(process.pid, process.poll)
+        output = Output(process.stdout, folder / STDOUT, reports)
         return cls(
             order, former_configs, worker_number, folder, group, process, state, step, until, step, output, errors_from
         )
@@ -164,8 +168,16 @@ class CommandRun:
             self.update_state(saved_step=self.step)
 
     def update_state(self, **facts: Any) -> None:
-        self.state = replace(self.state, **facts)
-        self.state.write(self.folder)
+        before, self.state = self.state, replace(self.state, **facts)
+        if self.state != before:
+            self.state.write(self.folder)
+
+    def reports_size(self) -> int:
+        """Return the size of the file with its reports, 0 if it has deleted that file."""
+        try:
+            return self.output.reports.stat().st_size
+        except OSError:
+            return 0
 
     def end(self) -> None:
         """End the command if it still runs, and record in its folder, for the next run, that it has ended."""
@@ -179,7 +191,7 @@ class CommandRun:
             size = errors.seek(0, os.SEEK_END)
             begin = self.errors_from if self.errors_from <= size else 0  # a long log was cut
             errors.seek(max(begin, size - 4 * _TAIL_CHARS))
-            tail = errors.read().decode(errors="replace").strip()[-_TAIL_CHARS:]
+            tail = errors.read(4 * _TAIL_CHARS).decode(errors="replace").strip()[-_TAIL_CHARS:]
         return f"the command {describe_exit(code)}" + (f": {tail}" if tail else "")
 
 

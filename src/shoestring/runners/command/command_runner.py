@@ -7,6 +7,7 @@ again. If a signal that this runner did not send ends a command, the step is los
 
 from __future__ import annotations
 
+import math
 import selectors
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,9 @@ from typing import Literal
 from shoestring.core.ledger.entries import Cost, Order, Receipt, StateLoss
 from shoestring.core.ledger.ledger import Ledger
 from shoestring.core.space.space import Config, Space
+from shoestring.runners.checkpoints import trial_logs
 from shoestring.runners.checkpoints.checkpoints import Checkpoints
-from shoestring.runners.checkpoints.trial_logs import cut_long_logs
+from shoestring.runners.checkpoints.trial_logs import STDERR, STDOUT, cut_long_logs
 from shoestring.runners.command.command_line import CommandReport, check_arguments, read_line
 from shoestring.runners.command.command_run import CommandRun
 from shoestring.runners.command.command_state import GRACE_S, end_leftover, read_saved_step
@@ -26,8 +28,10 @@ from shoestring.runners.devices import Devices, NumberedWorkers, count_workers, 
 from shoestring.runners.process.process_group import GroupGuard, end_groups, require_posix
 from shoestring.runners.remote.silence_limit import SilenceLimit
 from shoestring.runners.runner import (
+    CUTOFF_DELAY_S,
     Clock,
     RunnerEvent,
+    RunningSteps,
     WaitingOrders,
     note_end,
     note_release,
@@ -83,7 +87,8 @@ class CommandRunner:
         self._numbered_workers, self._guard = NumberedWorkers(self.workers, device_names), GroupGuard()
         self._waiting = WaitingOrders()
         self._runs: dict[int, CommandRun] = {}  # by order
-        self._since: dict[int, float] = {}
+        self._running = RunningSteps()
+        self._cutoff_why = ""
         self._in_one_run: set[int] = set()  # orders whose command did not save at the end of a leg
         self._events: list[RunnerEvent] = []
         self._max_steps = 0
@@ -109,7 +114,12 @@ class CommandRunner:
             self._begin_waiting()
 
     def running(self) -> Mapping[int, float]:
-        return dict(self._since)
+        return self._running
+
+    def set_cutoff(self, moment: float, why: str) -> None:
+        """See `KeepsCutoff.set_cutoff`."""
+        self._cutoff_why = why
+        self._guard.set_cutoff(self._clock.to_monotonic(moment) + CUTOFF_DELAY_S)
 
     def wait(self, until: float) -> list[RunnerEvent]:
         while True:
@@ -117,7 +127,6 @@ class CommandRunner:
             self._listen(0.0 if events else min(max(0.0, until - self.now()), _POLL_S))
             for run in list(self._runs.values()):
                 events += self._read_events(run)
-            cut_long_logs(run.folder for run in self._runs.values())
             self._begin_waiting()
             events, self._events = [*events, *self._events], []
             if events or not self._runs or self.now() >= until:
@@ -125,15 +134,20 @@ class CommandRunner:
 
     def interrupt(self, why: str) -> list[RunnerEvent]:
         cut_at, runs = self.now(), list(self._runs.values())
+        # The guard waits until this has ended the commands, and only acts if it does not.
+        self.set_cutoff(cut_at + GRACE_S, why)
+        cuts_at = {run.order.number: min(cut_at, self._last_moment(run)) for run in runs}
         end_groups([run.group for run in runs], GRACE_S)
+        ended_at = self.now()
         events, self._events = [*self._events, *self._waiting.release(why)], []
         for run in runs:
             if run.last is not None:
-                events += [self._record_last_step(run, run.last), *self._end_run(run, why)]
+                events += [self._record_last_step(run, run.last, ended_at), *self._end_run(run, why)]
                 if run.until < run.order.until:
                     events.append(note_release(run.order, why))
             else:
-                events.append(self._break_off(run, "interrupted", why, at=cut_at))
+                events.append(self._break_off(run, "interrupted", why, at=cuts_at[run.order.number]))
+        self.set_cutoff(math.inf, why)
         return events
 
     def pause(self) -> float:
@@ -173,7 +187,7 @@ class CommandRunner:
         folder, device = self._folders.folder(order.trial), self._numbered_workers.devices[number]
         try:
             run = CommandRun.launch(
-                self.argv, self.space, order, former_configs, folder, step, number, device, self._max_steps
+                self.argv, self.space, order, former_configs, folder, step, number, self._guard, device, self._max_steps
             )
         except OSError as error:
             self._numbered_workers.release(number)
@@ -184,9 +198,11 @@ class CommandRunner:
                     order, step + 1, "failed", text, Cost(), at=self.now(), saved_step=step, worker=worker
                 )
             ]
-        self._guard.add(run.group)
+        self._guard.set_busy(run.group, True)
+        self._guard.watch_files(run.group, [folder / STDOUT, folder / STDERR], run.output.reports)
         self._runs[order.number] = run
-        self._since[order.number] = run.since = self.now()
+        run.since = self.now()
+        self._running.begin(order.number, run.since)
         return []
 
     # one run ---------------------------------------------------------------------------------------------------------
@@ -220,11 +236,21 @@ class CommandRunner:
         except ValueError as error:
             return events + self._fail(run, str(error))
         silent_s = self.now() - run.since
-        if exited:
+        if run.reports_size() > trial_logs.MAX_BYTES:
+            size = f"{trial_logs.MAX_BYTES / 1e6:g} MB"
+            events += self._fail(
+                run, f"the command wrote more than {size} of reports: let it report once after each step"
+            )
+        elif exited and run.output.is_drained:
             events += self._handle_exit(run)
-        elif self._silence.is_over(silent_s):
+        elif not exited and self._silence.is_over(silent_s):
             events += self._fail(run, self._silence.describe(silent_s))
         return events
+
+    def _last_moment(self, run: CommandRun) -> float:
+        """Return the present moment; for a command that has ended while this process did not look, the moment of its end."""
+        end = self._guard.find_end(run.group)
+        return self.now() if end is None else min(self.now(), max(run.since, self._clock.from_monotonic(end.moment)))
 
     def _take_report(self, run: CommandRun, report: CommandReport) -> list[RunnerEvent]:
         if not report.has_value:
@@ -234,15 +260,17 @@ class CommandRunner:
             return self._fail(
                 run, f"the command continued after step {run.until}, the last that was ordered: see SHOESTRING_UNTIL"
             )
-        now = self.now()
+        now = self._last_moment(run)
         self._silence.note_step(now - run.since)
         events = run.take_report(report, now, self._numbered_workers.name_of(run.worker_number))
-        self._since[run.order.number] = now
+        self._running.begin(run.order.number, now)
         has_diverged = any(isinstance(event, Receipt) and event.status == "diverged" for event in events)
         return events + self._end_run(run, "it diverged") if has_diverged else events
 
     def _handle_exit(self, run: CommandRun) -> list[RunnerEvent]:
-        code = run.process.returncode
+        code, end = run.process.returncode, self._guard.find_end(run.group)
+        if end is not None and end.by_guard and run.last is None:
+            return [self._break_off(run, "interrupted", self._cutoff_why, at=self._last_moment(run))]
         if code == 0 and run.has_reported:
             run.note_clean_exit()
             self.can_save = run.state.saved_step > 0
@@ -254,7 +282,7 @@ class CommandRunner:
             return self._fail(run, _WHAT_TO_PRINT)
         if run.last is not None:
             return self._end_leg(run, run.last, "the command did not save it")
-        ended = note_end(run.order, run.step, self.now() - run.since)
+        ended = note_end(run.order, run.step, self._last_moment(run) - run.since)
         self._forget(run)
         return [ended]
 
@@ -269,8 +297,8 @@ class CommandRunner:
         self._numbered_workers.occupy(run.worker_number)
         return events + self._launch(run.order, run.state.saved_step, run.former_configs, run.worker_number)
 
-    def _record_last_step(self, run: CommandRun, last: Receipt) -> Receipt:
-        tail_s = max(0.0, self.now() - run.since) if run.last_by_clock else 0.0
+    def _record_last_step(self, run: CommandRun, last: Receipt, ended_at: float = math.inf) -> Receipt:
+        tail_s = max(0.0, min(ended_at, self._last_moment(run)) - run.since) if run.last_by_clock else 0.0
         cost = replace(last.cost, setup=last.cost.setup + tail_s)
         return replace(last, saved_step=run.state.saved_step, cost=cost, at=self.now())
 
@@ -283,7 +311,8 @@ class CommandRunner:
 
     def _lose(self, run: CommandRun, how: str) -> StateLoss:
         """Return the loss of a command that died in a step by itself."""
-        seconds, worker = max(0.0, self.now() - run.since), self._numbered_workers.name_of(run.worker_number)
+        seconds = max(0.0, self._last_moment(run) - run.since)
+        worker = self._numbered_workers.name_of(run.worker_number)
         self._forget(run)
         trial, saved_step = run.order.trial, run.state.saved_step
         return StateLoss(trial=trial, resumable_step=saved_step, seconds=seconds, why=how, death=True, worker=worker)
@@ -291,7 +320,7 @@ class CommandRunner:
     def _fail(self, run: CommandRun, text: str) -> list[RunnerEvent]:
         if run.last is not None:  # all its steps were finished before
             return self._end_leg(run, run.last, text)
-        return [self._break_off(run, "failed", text, at=self.now())]
+        return [self._break_off(run, "failed", text, at=self._last_moment(run))]
 
     def _break_off(self, run: CommandRun, status: Literal["failed", "interrupted"], text: str, *, at: float) -> Receipt:
         cost, worker = Cost(train=max(0.0, at - run.since)), self._numbered_workers.name_of(run.worker_number)
@@ -306,4 +335,5 @@ class CommandRunner:
         cut_long_logs([run.folder])
         self._guard.forget(run.group)
         self._numbered_workers.release(run.worker_number)
-        del self._runs[run.order.number], self._since[run.order.number]
+        self._running.end(run.order.number)
+        del self._runs[run.order.number]

@@ -7,15 +7,13 @@ process number alone proves nothing, since numbers are used again: the time it s
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from shoestring.runners.process.guard import find_tree, kill_trees, look_at, send
 from shoestring.runners.process.process_group import KILL_WAIT_S
 
 GRACE_S = 0.5  # between SIGTERM and SIGKILL
@@ -50,36 +48,28 @@ class CommandState:
 
 def started_at(pid: int) -> str:
     """Return when a process started, as text that no other process with its number has; empty when it is gone."""
-    if Path("/proc/self/stat").exists():
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except OSError:
-            return ""
-        return "" if fields[0] == "Z" else fields[19]
-    return _ask_ps(pid)
-
-
-def _ask_ps(pid: int) -> str:
-    """Return what `started_at` returns, where there is no /proc, as on macOS."""
-    columns = ["-o", "stat=", "-o", "lstart="]
-    listed = subprocess.run(["ps", *columns, "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, started = listed.stdout.strip().partition(" ")
-    return "" if state.startswith("Z") else started.strip()
+    found = look_at(pid)
+    return "" if found is None or found.is_zombie else found.started
 
 
 def end_leftover(folder: Path) -> None:
-    """End the command that a killed run left running for this trial."""
+    """End the command that a killed run left running for this trial, with everything that it has started."""
     state = CommandState.read(folder)
     if not state.pid:
         return
-    for number, grace_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_WAIT_S)):
-        deadline = time.monotonic() + grace_s
-        if started_at(state.pid) == state.started != "":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(state.pid, number)
-        while started_at(state.pid) == state.started != "" and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+    if started_at(state.pid) == state.started != "":
+        tree = find_tree([state.pid])
+        send(tree, signal.SIGTERM)
+        _wait_for_end(state, GRACE_S)
+        kill_trees([state.pid], tree)
+        _wait_for_end(state, KILL_WAIT_S)
     replace(state, pid=0, started="").write(folder)
+
+
+def _wait_for_end(state: CommandState, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while started_at(state.pid) == state.started and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
 
 
 def read_saved_step(folder: Path) -> int:

@@ -43,6 +43,12 @@ class ProcessTrial(RemoteTrial):
         self.copy = copy
         self._send_step(copy, validate=True)
 
+    def leave_out(self, late_s: float) -> None:
+        """Leave out the seconds for which an answer waited until it was read: nothing was trained meanwhile."""
+        self.since += late_s
+        if self.check_since is not None:
+            self.check_since += late_s
+
     def take_check(self, answer: Answer) -> WorkerProcess:
         """Record the result of the step that the copy trained; return its process, which is not needed any more."""
         assert self.check_since is not None
@@ -103,12 +109,15 @@ class LiveProcesses:
         self._workers.occupy(number)
         trial.worker_number, trial.worker_name = number, self._workers.name_of(number)
         trial.take_order(order, former_configs)
+        trial.worker.guard.set_busy(trial.worker.group, True)
         return trial, losses
 
     def start_copy(self, trial: ProcessTrial) -> None:
         """Start a process for the resume check. It continues from the checkpoint that the trial has just written."""
         config, device = trial.config_of_step(trial.step + 1), trial.worker.device
-        trial.ask_copy_for_step(self._start(device, trial.number, trial.step, config, (CHECK, CHECK)))
+        copy = self._start(device, trial.number, trial.step, config, (CHECK, CHECK))
+        copy.guard.set_busy(copy.group, True)
+        trial.ask_copy_for_step(copy)
 
     def _find_worker(self, trial_number: int, resumable_step: int) -> int | None:
         """Return a free worker that can continue this trial from its resumable step; None if there is none."""

@@ -12,6 +12,7 @@ too long, its step fails. In both cases the trial's checkpoint remains.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection
@@ -27,8 +28,8 @@ from shoestring.runners.process.live_processes import LiveProcesses, ProcessTria
 from shoestring.runners.process.process_group import require_posix
 from shoestring.runners.process.spare_workers import STOP_GRACE_S, SpareWorkers
 from shoestring.runners.process.worker import WorkerProcess, leave_if_importing_main, stop
-from shoestring.runners.remote.remote_runner import RemoteRunner
-from shoestring.runners.runner import RunnerEvent
+from shoestring.runners.remote.remote_runner import SAVE_GRACE_S, RemoteRunner
+from shoestring.runners.runner import CUTOFF_DELAY_S, RunnerEvent
 from shoestring.runners.training.targets import pack_code
 
 _COPY_FAILED = {"is": "failed"}  # the answer of a copy that died or hung
@@ -51,6 +52,8 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         After how many silent seconds a step counts as hung; by default 10 times the longest step plus one minute.
     devices : str or sequence, optional
         The devices that workers train on in turn, as in `"0,1"`.
+    deadline_s : float, optional
+        For how many seconds from now `start` may wait for the workers.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         live: int | None = None,
         hung_after_s: float | None = None,
         devices: Devices | None = None,
+        deadline_s: float | None = None,
     ) -> None:
         leave_if_importing_main()  # before the study is leased, or anything is started
         require_posix("the process runner")
@@ -72,6 +76,9 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         self._spares = SpareWorkers(pack_code(train))
         self._trials = LiveProcesses(self._spares, checkpoints, self.now, self._numbered_workers)
         self._live_limit = live
+        self._hung_after_s = hung_after_s
+        self._start_by = math.inf if deadline_s is None else time.monotonic() + deadline_s
+        self._cutoff_why = ""
 
     def start(self, ledger: Ledger) -> Mapping[int, int]:
         """Wait until a process for each worker has imported the training code: no trial has to pay for that time.
@@ -81,11 +88,36 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         RunnerError
             If the code cannot be imported, or its checkpoints cannot be kept; before anything is trained.
         """
-        self.can_save, self.check_start_s = self._spares.start_first(self._numbered_workers.devices)
+        devices = self._numbered_workers.devices
+        self.can_save, self.check_start_s = self._spares.start_first(devices, self._start_by, self._hung_after_s)
         survivors = self.checkpoints.start(ledger, is_needed=self.can_save is not False)
         self._trials.max_steps = ledger.max_steps
         self._clock.start(ledger)
         return survivors
+
+    def set_cutoff(self, moment: float, why: str) -> None:
+        """See `KeepsCutoff.set_cutoff`."""
+        self._cutoff_why = why
+        self._spares.guard.set_cutoff(self._clock.to_monotonic(moment) + CUTOFF_DELAY_S)
+
+    def interrupt(self, why: str) -> list[RunnerEvent]:
+        # The guard waits until this has ended the steps, and only acts if it does not.
+        self.set_cutoff(self.now() + max(STOP_GRACE_S, SAVE_GRACE_S), why)
+        events = super().interrupt(why)
+        self.set_cutoff(math.inf, why)
+        return events
+
+    def _was_cut(self, trial: ProcessTrial) -> bool:
+        end = self._spares.guard.find_end(trial.worker.group)
+        if end is not None:
+            self._leave_out(trial, self.now() - self._clock.from_monotonic(end.moment))
+        return end is not None and end.by_guard
+
+    def _leave_out(self, trial: ProcessTrial, late_s: float) -> None:
+        """Leave out the seconds that passed until this process, which was stopped or waited for a store, saw what happened."""
+        trial.leave_out(max(0.0, late_s))
+        if trial.order is not None:
+            self._running.begin(trial.order.number, trial.since)
 
     # messages of processes -------------------------------------------------------------------------------------------
 
@@ -101,6 +133,10 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
             return []
         message = worker.receive()
         trial = self._trials.find_owner(worker)
+        if message is not None and trial is not None:
+            answered_at = self._clock.from_monotonic(message["at"])
+            self._leave_out(trial, self.now() - answered_at)
+            message = {**message, "took_s": answered_at - trial.asked_at}
         if message is None or message["is"] == "unusable":
             return self._handle_end(worker, trial, message)
         if message["is"] == "ready":
@@ -112,8 +148,7 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         if worker is trial.copy:
             return self._handle_copy(trial, message)
         if message["is"] == "stepped":
-            cut_long_logs([self.checkpoints.folder(trial.number)])
-            self._silence.note_step(self.now() - trial.asked_at)
+            self._silence.note_step(message["took_s"])
         return self._take_answer(trial, message)
 
     def _handle_copy(self, trial: ProcessTrial, message: Mapping[str, Any]) -> list[RunnerEvent]:
@@ -129,6 +164,8 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         if trial is None:
             self._spares.remove(worker)
             return []
+        if self._was_cut(trial) and trial.order is not None:
+            return self._break_off(trial, "interrupted", self._cutoff_why)
         if worker is trial.copy:
             return self._handle_copy(trial, _COPY_FAILED)
         if message is not None and trial.order is not None:
@@ -138,7 +175,6 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
     def _check_workers(self) -> list[RunnerEvent]:
         """Find processes that died without closing their pipe, which their own children may hold too."""
         self._spares.clear_ended()
-        cut_long_logs(self.checkpoints.folder(trial.number) for trial in self._busy_trials())
         events: list[RunnerEvent] = []
         for trial in self._trials:
             worker = trial.copy or trial.worker
@@ -180,6 +216,8 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
 
     def _close_order(self, trial: ProcessTrial, order: Order) -> None:
         super()._close_order(trial, order)
+        self._spares.guard.set_busy(trial.worker.group, False)
+        cut_long_logs([self.checkpoints.folder(trial.number)])  # what was printed since the guard last looked
         self._numbered_workers.release(trial.worker_number)
 
     def _keep_paused(self, trial: ProcessTrial) -> list[RunnerEvent]:

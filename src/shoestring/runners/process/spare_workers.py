@@ -6,6 +6,7 @@ each device. A process that is not needed any more is asked to end; the runner d
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from shoestring.runners.process.worker import UNGUARDED, WorkerProcess, stop
 STOP_GRACE_S = 0.3  # between SIGTERM and SIGKILL
 _MAX_SPARES = 4  # idle processes of a device with all imports done: more would only hold memory
 _END_GRACE_S = 1.0  # for processes with nothing to do
+_POLL_S = 0.2  # how often to check whether a process that imports still lives
 
 
 class SpareWorkers:
@@ -27,21 +29,26 @@ class SpareWorkers:
         self._target = target
         self.spares: list[WorkerProcess] = []
         self._ending: list[WorkerProcess] = []
-        self._guard = GroupGuard()
+        self.guard = GroupGuard()
 
-    def start_first(self, devices: Sequence[str]) -> tuple[bool | None, float]:
+    def start_first(
+        self, devices: Sequence[str], start_by: float = math.inf, hung_after_s: float | None = None
+    ) -> tuple[bool | None, float]:
         """Start a process on each of these devices, all at once, and wait until they have imported the training code.
 
         Return whether that code can save, None if that is not known yet, and how many seconds the slowest process took.
         Code that cannot be imported raises a RunnerError here, before anything is trained. A process that dies meanwhile is
-        replaced; the third death raises WorkersDied.
+        replaced; the third death raises WorkersDied, and so does a process that imports for longer than `hung_after_s`. At the
+        deadline `start_by`, a moment of the monotonic clock, this returns although processes are not ready.
         """
         can_save, longest_s, deaths = None, 0.0, 0
         self.spares += [self._start(device) for device in devices]
         waiting = list(self.spares)
         while waiting:
             spare = waiting.pop(0)
-            message = spare.receive()
+            if not _wait_for_answer(spare, start_by, hung_after_s):
+                return can_save, longest_s
+            message = spare.receive(0.0)
             if message is None:
                 deaths += 1
                 how = _explain_death(spare)
@@ -73,6 +80,7 @@ class SpareWorkers:
             worker = self._start(device)
         else:
             self.spares.remove(worker)
+        self.guard.watch_files(worker.group, begin["logs"])
         worker.send("begin", **begin)
         return worker
 
@@ -109,10 +117,27 @@ class SpareWorkers:
         deadline = time.monotonic() + _END_GRACE_S
         stop([worker for worker in self._ending if not worker.join(deadline - time.monotonic())], STOP_GRACE_S)
         self._ending = []
-        self._guard.close()
+        self.guard.close()
 
     def _start(self, device: str) -> WorkerProcess:
-        return WorkerProcess(self._target, self._guard, device)
+        return WorkerProcess(self._target, self.guard, device)
+
+
+def _wait_for_answer(spare: WorkerProcess, start_by: float, hung_after_s: float | None) -> bool:
+    """Wait until a process answers or dies; return False at the deadline, and raise WorkersDied if it hangs."""
+    hung_at = math.inf if hung_after_s is None else spare.started_at + hung_after_s
+    while not spare.connection.poll(max(0.0, min(_POLL_S, start_by - time.monotonic()))):
+        now = time.monotonic()
+        if now >= start_by:
+            return False
+        if now >= hung_at:
+            raise WorkersDied(
+                f"a worker process has imported the training code for {now - spare.started_at:.3g} s, which is over its limit: "
+                "find out where it waits, or raise --hung-after"
+            )
+        if not spare.alive:  # its own children keep the pipe open
+            break
+    return True
 
 
 def _explain_death(spare: WorkerProcess) -> str:

@@ -4,6 +4,8 @@
     child → parent   ready {can_save, reusable}   unusable {text}   saved {seconds}
                      stepped {value, cost, cost_reported, can_save, is_exact, metrics}   ended   failed {text}
 
+Every answer has `at`, its moment on the monotonic clock, which all processes of a machine share.
+
 The child imports the training code before it says `ready`, so a spare one begins a trial at once. It leads a session of its own:
 Ctrl-C does not reach it, and its own children are ended with it (see `process_group`). Where devices are named, a child keeps
 its device for life, because a process reads the list of devices when it first imports a library that uses them.
@@ -40,7 +42,7 @@ class WorkerProcess:
         self.ready = False  # it has imported the training code
         self.reusable = False  # it keeps nothing of a finished trial
         self.started_at = time.monotonic()
-        self._guard = guard
+        self.guard = guard
         spawn = multiprocessing.get_context("spawn")
         self.connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=serve, args=(theirs, target), name="shoestring-worker")
@@ -98,7 +100,7 @@ class WorkerProcess:
             return True
         if not self.group.join(within_s):
             return False
-        self._guard.forget(self.group)
+        self.guard.forget(self.group)
         self._process.join()
         self._process.close()
         self.connection.close()

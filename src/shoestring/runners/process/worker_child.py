@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from shoestring.core.values.strict_json import dumps, loads
+from shoestring.core.values.text import shorten
 from shoestring.private_files import make_folder, open_private
+from shoestring.runners.process.guard import kill_own_tree
 from shoestring.runners.training.code import RAISED, EndOfTraining, LiveTrial, can_save, shape_of
 from shoestring.runners.training.targets import unpack_code
 
@@ -36,7 +38,7 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
     live: LiveTrial | None = None
     is_alone = True
     with contextlib.suppress(EOFError, OSError):  # the parent has exited, or closed the pipe
-        pipe.send_bytes(dumps(ready).encode())
+        pipe.send_bytes(_encode(ready))
         while (message := loads(pipe.recv_bytes().decode()))["do"] != "end":
             if message["do"] == "begin":
                 if live is not None:
@@ -47,14 +49,19 @@ def serve(pipe: connection.Connection, pickled: bytes) -> None:
                 live = LiveTrial(target, *begin)
             else:
                 assert live is not None
-                answer = dumps(carry_out(live, message)).encode()
+                answer = _encode(carry_out(live, message))
                 _flush()
                 pipe.send_bytes(answer)
         is_alone = False
     if live is not None:
         live.close()
     if is_alone:  # no other process is left to end what the training code has started
-        os.killpg(0, signal.SIGKILL)
+        kill_own_tree()
+
+
+def _encode(answer: Mapping[str, Any]) -> bytes:
+    """Return the message with the present moment: it may wait for the parent, which must not count that time."""
+    return dumps({**answer, "at": time.monotonic()}).encode()
 
 
 def carry_out(live: LiveTrial, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +78,7 @@ def carry_out(live: LiveTrial, message: Mapping[str, Any]) -> dict[str, Any]:
     except EndOfTraining:
         return {"is": "ended"}
     except RAISED as error:
-        return {"is": "failed", "text": "".join(traceback.format_exception(error)).strip()}
+        return {"is": "failed", "text": shorten("".join(traceback.format_exception(error)).strip())}
 
 
 def _prepare_process() -> int:
@@ -112,4 +119,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])
-    os.killpg(0, signal.SIGKILL)
+    kill_own_tree()

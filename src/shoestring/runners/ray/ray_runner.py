@@ -12,7 +12,9 @@ Such a worker may still be alive somewhere and write, but to a file that is neve
 from __future__ import annotations
 
 import itertools
+import math
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,6 +52,8 @@ class RayRunner(RemoteRunner[RayTrial]):
         Which cluster, and what each worker needs; by default one CPU each on a cluster of this machine.
     hung_after_s : float, optional
         After how many silent seconds a step counts as hung; by default 10 times the longest step plus one minute.
+    deadline_s : float, optional
+        For how many seconds from now `start` may wait for the workers.
     """
 
     check_start_s = 0.0  # a copy begins in the worker of its trial
@@ -61,6 +65,7 @@ class RayRunner(RemoteRunner[RayTrial]):
         workers: int = 1,
         cluster: RayCluster | None = None,
         hung_after_s: float | None = None,
+        deadline_s: float | None = None,
     ) -> None:
         import_ray()  # raises at once if Ray is missing
         super().__init__(checkpoints, hung_after_s)
@@ -68,6 +73,7 @@ class RayRunner(RemoteRunner[RayTrial]):
         self._cluster = cluster or RayCluster()
         self._pool = WorkerPool(self._cluster, pack_code(train, has_our_main=False), checkpoints, workers)
         self._max_steps = 1
+        self._start_by = math.inf if deadline_s is None else time.monotonic() + deadline_s
         self._attempts = (f"{secrets.token_hex(3)}x{n}" for n in itertools.count())  # unique among all drivers, too
         self._owns_connection = False  # to the cluster
 
@@ -83,7 +89,7 @@ class RayRunner(RemoteRunner[RayTrial]):
         survivors = self.checkpoints.start(ledger, is_needed=may_save)
         self._max_steps = ledger.max_steps
         self._pool.open(is_store_needed=may_save)
-        self._pool.wait_until_ready()
+        self._pool.wait_until_ready(self._start_by)
         self._clock.start(ledger)
         return survivors
 

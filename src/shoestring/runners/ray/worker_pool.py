@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -116,13 +117,15 @@ class WorkerPool:
             self._workers.append(worker)
             self.expect(worker, actor.hello.remote())
 
-    def wait_until_ready(self) -> None:
-        """Wait for one worker, and for the others that the cluster has room for."""
+    def wait_until_ready(self, start_by: float = math.inf) -> None:
+        """Wait for one worker, and for the others that the cluster has room for, at most until the moment `start_by`."""
         began, room = time.monotonic(), count_room(self._cluster)
         if not room:
             warn(f"no node of the Ray cluster has room: {describe_resources(self._cluster)}; waiting for one")
         while not self.ready or len(self.ready) < min(self.wanted, room):
             waited_s = time.monotonic() - began
+            if time.monotonic() >= start_by:
+                return
             if self.ready and waited_s > _MORE_WORKERS_S:
                 return  # other programs use the cluster, too
             if self._start_deaths >= _MAX_START_DEATHS:
@@ -132,7 +135,9 @@ class WorkerPool:
                     f"the Ray cluster had no room for {waited_s:.0f} s: {describe_resources(self._cluster)}; ask for less of "
                     "it, or wait longer with RayCluster(start_within_s=…)"
                 )
-            for worker, _ in self.listen(_POLL_S):  # none has a trial yet: it died
+            for worker, _ in self.listen(
+                max(0.0, min(_POLL_S, start_by - time.monotonic()))
+            ):  # none has a trial yet: it died
                 self.drop(worker)
             self.fill()
 

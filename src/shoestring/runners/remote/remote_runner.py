@@ -25,7 +25,7 @@ from shoestring.runners.remote.silence_limit import SilenceLimit
 from shoestring.runners.runner import Clock, RunnerEvent, RunningSteps, WaitingOrders, note_release
 
 _POLL_S = 0.5  # how often to check for silent workers
-_SAVE_GRACE_S = 0.5  # for a checkpoint that is being written when the budget limit is reached
+SAVE_GRACE_S = 0.5  # for a checkpoint that is being written when the budget limit is reached
 _CLOSE_GRACE_S = 5.0  # for saving all paused trials at the end
 
 T = TypeVar("T", bound=RemoteTrial)
@@ -81,11 +81,13 @@ class RemoteRunner(ABC, Generic[T]):
         cut_at, busy = self.now(), self._busy_trials()
         finished = [trial for trial in busy if trial.result is not None]
         unfinished = [trial for trial in busy if trial.result is None]
+        for trial in unfinished:
+            self._was_cut(trial)
         self._stop(unfinished)
         events, self._events = [*self._events, *self._waiting.release(why)], []
         for trial in unfinished:
             events += self._break_off(trial, "interrupted", why, at=cut_at)
-        answers = self._wait_for_saves(finished, _SAVE_GRACE_S)
+        answers = self._wait_for_saves(finished, SAVE_GRACE_S)
         for trial in finished:
             trial.try_to_keep_checkpoint(answers.get(trial))
             events += self._record_step(trial)
@@ -248,6 +250,10 @@ class RemoteRunner(ABC, Generic[T]):
             self._close_order(trial, trial.order)
             trial.order = None
         self._end_worker(trial)
+
+    def _was_cut(self, trial: T) -> bool:
+        """Return whether the step of this trial was already ended at the cutoff, and leave out the time since it ended."""
+        return False
 
     # methods of the two runners --------------------------------------------------------------------------------------
 

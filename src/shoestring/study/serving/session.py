@@ -14,7 +14,9 @@ all new entries are stored with one write to the disk before any request of the 
 The worker of an order is recorded in the ledger with the order, so a new server knows it too. If a worker sends nothing for
 `give_up_after_s`, its order is closed, and its trial can continue only from its last saved step. The seconds of the unfinished
 step are charged up to the last heartbeat, plus at most one `heartbeat_s`. These seconds are stored with the heartbeats of the
-lease, so they are known even if the server is killed. If training fails again and again, no more orders are placed, as in a run.
+lease, so they are known even if the server is killed: then the present steps are charged up to the last heartbeat of the killed
+server, and from the start of the next one. All times are measured by the monotonic clock, which cannot be set. If training fails
+again and again, no more orders are placed, as in a run.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from shoestring.core.values.text import printable
 from shoestring.errors import Conflict, StudyError
 from shoestring.reports import facts
 from shoestring.stores.ledger_store import Heartbeat, HeartbeatThread, Lease
-from shoestring.study.ask import StepReport, next_orders, next_receipt
+from shoestring.study.ask import OrderTimes, StepReport, next_orders, next_receipt
 from shoestring.study.decide import Thinking
 from shoestring.study.study import Study
 
@@ -88,13 +90,17 @@ class ServeSession:
         self.heartbeat_s = give_up_after_s / HEARTBEATS_PER_TIMEOUT
         self._thinking = Thinking()
         self._contacts: dict[int, LastContact] = {}  # by number of the open order
+        self._times = OrderTimes()  # of steps, as far as they are stored
+        self._batch_times = self._times  # includes those of the present batch
         self.ledger = study.journal.refresh()  # includes entries that are not stored yet
         self._unstored: list[Entry] = []
         self._policy = study.policy
         self._failure_limit = FailureLimit(self.ledger.state)
-        now = time.time()
+        now = time.monotonic()
         for number in self._workers_of_open_orders():  # of an earlier server; their workers get the full time again
-            self._contacts[number] = LastContact(now, lease.uncharged_s.get(number, 0.0))
+            before_s = float(lease.uncharged_s.get(number, 0.0))
+            self._contacts[number] = LastContact(now, before_s)
+            self._times.begin(number, before_s)
         self._heart = HeartbeatThread(self.write_heartbeat)
 
     def close(self) -> None:
@@ -115,6 +121,7 @@ class ServeSession:
             self._policy = self.study.policy
             answers: list[Any] = []
             self._unstored, batch_end_s = [], time.monotonic() + _BATCH_LIMIT_S
+            self._batch_times = self._times.copy()
             for request in requests:
                 if answers and time.monotonic() > batch_end_s:
                     break
@@ -124,7 +131,7 @@ class ServeSession:
                     journal.append(*self._unstored, after=start, heartbeat=self._heartbeat_after(self._unstored))
             except Conflict:  # another process has appended in the meantime: decide again
                 continue
-            self.ledger = journal.ledger
+            self.ledger, self._times = journal.ledger, self._batch_times
             for number in [number for number in self._contacts if number not in self.ledger.open_orders]:
                 del self._contacts[number]
             return answers
@@ -138,6 +145,7 @@ class ServeSession:
         order, failing = self._open_order_of(worker), self._failure_limit.reason_to_stop(self.ledger.state)
         for new_order in [] if order or failing else next_orders(self.ledger, self._policy, self._thinking):
             self._add(new_order, OrderAssignment(order=new_order.number, worker=worker).to_note())
+            self._batch_times.begin(new_order.number)
             order = new_order
         if order is None:
             is_over = not self.ledger.open_orders
@@ -160,6 +168,8 @@ class ServeSession:
             raise StudyError(f"saved_step={report.saved_step} must be a step up to {step}, the one that is reported")
         receipts = self._receipts_for(number, step, report)
         self._add(*receipts)
+        if receipts:
+            self._batch_times.begin(number)
         if number in self.ledger.open_orders:
             self._record_contact(number)
         return {"new": bool(receipts), **self._order_facts(number), **self._budget_facts()}
@@ -186,7 +196,7 @@ class ServeSession:
         return self._order_facts(number)
 
     def status(self) -> dict[str, Any]:
-        now = time.time()
+        now = time.monotonic()
         workers = [
             {"worker": worker, "order": number, "silent_s": max(0.0, now - self._contacts[number].at)}
             for number, worker in self._workers_of_open_orders().items()
@@ -220,12 +230,13 @@ class ServeSession:
             raise StudyError(
                 f"step={step} of order {number} must be {resumable_step + 1}: steps are reported one by one, in order"
             )
-        return [next_receipt(ledger, ledger.orders[number], replace(report, worker=self._workers().get(number, "")))]
+        report = replace(report, worker=self._workers().get(number, ""))
+        return [next_receipt(ledger, ledger.orders[number], report, self._batch_times)]
 
     def _give_up_silent_workers(self) -> list[StateLoss | Note]:
         """Return the entries that close the orders of workers that have sent nothing for too long."""
         entries: list[StateLoss | Note] = []
-        now = time.time()
+        now = time.monotonic()
         for number, worker in self._workers_of_open_orders().items():
             contact = self._contacts.setdefault(number, LastContact(now))
             silent_s = now - contact.at
@@ -262,10 +273,10 @@ class ServeSession:
 
     def _record_contact(self, number: int, *, is_training: bool = False) -> None:
         """Record a message. Only a heartbeat (`is_training`) counts as work: a worker that asks again may have restarted."""
-        contact, now = self._contacts.setdefault(number, LastContact(0.0)), time.time()
+        contact, now = self._contacts.setdefault(number, LastContact(0.0)), time.monotonic()
         contact.at = now
         if is_training:
-            contact.worked_s = max(contact.worked_s, now - self.ledger.open_orders[number].since)
+            contact.worked_s = max(contact.worked_s, self._batch_times.seconds(self.ledger.open_orders[number]))
 
     def _workers(self) -> Mapping[int, str]:
         return self.ledger.view(WorkerOrdersView()).workers
