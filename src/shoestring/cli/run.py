@@ -180,7 +180,7 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
 
 def _describe_earlier_studies(study: Study) -> Iterator[str]:
     """Yield what the study has learned from earlier ones, or that there are some from which it could learn."""
-    if lines := messages.describe_earlier_studies(study.ledger):
+    if len(study.ledger) > 1 and (lines := messages.describe_earlier_studies(study.ledger)):
         yield from lines
     elif alike := _list_alike(study):
         are = "earlier study of this space is" if len(alike) == 1 else "earlier studies of this space are"

@@ -78,6 +78,9 @@ def tune_objective(
     initial: Sequence[Config] = (),
     progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
+    metric: str | None = None,
+    like: Any = (),
+    like_rename: Mapping[str, str] | None = None,
 ) -> Study:
     """Tune an objective written for Optuna, a function of a `trial`, until the budget is spent, and return the study.
 
@@ -109,7 +112,7 @@ def tune_objective(
         Whether smaller or larger values are better.
     policy, settings, workers, runner, devices, live, checkpoints, deadline
         As for `tune`. The calls that find the parameters run in this process, one after the other.
-    name, store, seed, prices, initial, progress, callbacks
+    name, store, seed, prices, initial, progress, callbacks, metric, like, like_rename
         As for `tune`. A stored study continues with its own space: the objective is not called to find it again. Callbacks are
         not called after the calls that find the parameters.
 
@@ -163,6 +166,9 @@ def tune_objective(
         "seed": seed,
         "workers": options.device_count if workers is None else workers,
         "prices": prices,
+        "metric": metric,
+        "like": like,
+        "like_rename": like_rename,
         "target": describe_code(objective) | make_location_entry(checkpoints),
     }
     request = StudyRequest(space=_ANY_SPACE, **wanted_study)
