@@ -67,7 +67,12 @@ def test_nothing_of_a_study_can_be_read_by_others(tmp_path: Path, monkeypatch: p
     store = str(tmp_path / "new.db")
     study = Study.begin(Space({"x": Float(0, 1)}), "4 epochs", store=store, max_steps=2, seed=1)
     study.run(ProcessRunner(Saves, Checkpoints(study.checkpoints)))
-    for words in ("report -o report.html", "report --svg figures", "export -o rows.jsonl", "repair --study study -o other.db"):
+    for words in (
+        "report -o report.html",
+        "report --svg figures",
+        "export -o rows.jsonl",
+        "repair --study study -o other.db",
+    ):
         done = CliRunner().invoke(cli, [*words.split(), "--store", store])
         assert done.exit_code == 0, done.output
     logs = [path.name for path in Path(study.checkpoints).rglob("stdout.txt")]

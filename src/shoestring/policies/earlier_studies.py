@@ -9,6 +9,7 @@ The models are made when they are first needed, because most studies have no ear
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -48,28 +49,36 @@ class EarlierStudies:
         means = [float(np.mean(facts.step_s)) for facts in self.studies if facts.step_s]
         return float(np.mean(means)) if means else None
 
-    def predict_scores(self, features: Floats) -> Floats:
-        """Return the score that each earlier study predicts, (m, J), for features, (m, columns)."""
-        return np.column_stack([one.scores.predict_mean(one.fill(features)) for one in self.models])
+    def expect_scores(self, features: Floats, scores: Floats) -> EarlierExpectation:
+        """Return the scores that the earlier studies let us expect, given the scores, (n,), of features, (n, columns)."""
+        names = [facts.name for facts in self.studies]
+        return EarlierExpectation.of(names, [one.scores for one in self.models], features, scores)
 
-    def expect(self, features: Floats, scores: Floats) -> EarlierExpectation:
-        """Return what the earlier studies let us expect, weighted by the scores, (n,), of features, (n, columns)."""
-        from shoestring.models.earlier_scores import weigh_earlier_studies
+    def expect_log_price(self, features: Floats, log_price: Floats) -> EarlierExpectation | None:
+        """Return the log seconds of a step that the earlier studies let us expect, given those, (n,), of features, (n, columns).
 
-        return EarlierExpectation(self, weigh_earlier_studies(scores, self.predict_scores(features)))
-
-    def predict_log_price(self, features: Floats) -> Floats | None:
-        """Return the mean of the predicted log seconds of a step, (m,); None if no earlier study knows them."""
-        known = [one.prices.predict_mean(one.fill(features)) for one in self.models if one.prices is not None]
-        return np.asarray(np.mean(known, axis=0)) if known else None
+        None if no earlier study knows them.
+        """
+        known = [(facts.name, one.prices) for facts, one in zip(self.studies, self.models, strict=True) if one.prices]
+        names, predictors = [name for name, _ in known], [prices for _, prices in known]
+        return EarlierExpectation.of(names, predictors, features, log_price) if known else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarlierExpectation:
-    """The scores that earlier studies let us expect."""
+    """What earlier studies let us expect: their predictions, each with the weight that it has earned."""
 
-    earlier: EarlierStudies
+    names: Sequence[str]  # of the studies
+    predictors: Sequence[Predictor]
     weights: Floats  # (J,)
+
+    @classmethod
+    def of(cls, names: Sequence[str], predictors: Sequence[Predictor], x: Floats, y: Floats) -> EarlierExpectation:
+        """Return the expectation whose weights follow from the results y, (n,), of features x, (n, columns)."""
+        from shoestring.models.earlier_scores import weigh_earlier_studies
+
+        predicted = np.column_stack([one.predict_mean(x) for one in predictors])
+        return cls(names, predictors, weigh_earlier_studies(y, predicted))
 
     @property
     def trust(self) -> float:
@@ -80,18 +89,18 @@ class EarlierExpectation:
 
     def describe(self) -> str:
         """Return the names of the earlier studies with their weights, for `why`."""
-        names = (facts.name for facts in self.earlier.studies)
-        return ", ".join(f"{name} (weight {weight:.2g})" for name, weight in zip(names, self.weights, strict=True))
+        pairs = zip(self.names, self.weights, strict=True)
+        return ", ".join(f"{name} (weight {weight:.2g})" for name, weight in pairs)
 
     def mean(self, x: Floats) -> Floats:
-        """Return the expected scores, (m,), for features x, (m, columns)."""
-        return np.asarray(self.earlier.predict_scores(x) @ self.weights)
+        """Return what is expected, (m,), for features x, (m, columns)."""
+        return np.asarray(np.column_stack([one.predict_mean(x) for one in self.predictors]) @ self.weights)
 
     def mean_with_gradient(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return the expected scores, (m,), and their derivatives with respect to x, (m, columns)."""
+        """Return what is expected, (m,), and its derivatives with respect to x, (m, columns)."""
         gradient = np.zeros_like(x)
-        for weight, one in zip(self.weights, self.earlier.models, strict=True):
-            gradient += weight * np.where(np.isnan(one.unknown), one.scores.predict_with_gradient(one.fill(x))[2], 0.0)
+        for weight, one in zip(self.weights, self.predictors, strict=True):
+            gradient += weight * one.predict_gradient(x)
         return self.mean(x), gradient
 
 
@@ -112,12 +121,30 @@ EARLIER_STUDIES = EarlierStudiesView()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Predictor:
+    """A model of one earlier study. Columns of parameters that the study did not have are the same everywhere."""
+
+    gp: GP
+    unknown: Floats  # (columns,): the value of these columns; NaN in the others
+
+    def predict_mean(self, x: Floats) -> Floats:
+        """Return the predictions, (m,), for features x, (m, columns)."""
+        return self.gp.predict_mean(self._fill(x))
+
+    def predict_gradient(self, x: Floats) -> Floats:
+        """Return the derivatives of the predictions with respect to x, (m, columns)."""
+        return np.where(np.isnan(self.unknown), self.gp.predict_with_gradient(self._fill(x))[2], 0.0)
+
+    def _fill(self, x: Floats) -> Floats:
+        return np.where(np.isnan(self.unknown), x, self.unknown)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class EarlierModel:
     """The models of one earlier study, with the parameters that were fitted when it was read."""
 
-    unknown: Floats  # (columns,): the value of the columns of parameters that it did not have; NaN in the other columns
-    scores: GP
-    prices: GP | None  # of the log seconds of a step
+    scores: Predictor
+    prices: Predictor | None  # of the log seconds of a step
 
     @classmethod
     def of(cls, encoding: Encoding, facts: EarlierStudy) -> EarlierModel:
@@ -127,13 +154,11 @@ class EarlierModel:
 
         x, unknown = encode_rows(encoding, facts)
         kernel = kernel_for(encoding)
-        scores = condition(kernel, np.array(facts.score_fit), x, np.array(facts.scores))
-        prices = condition(kernel, np.array(facts.price_fit), x, np.log(facts.step_s)) if facts.step_s else None
-        return cls(unknown, scores, prices)
-
-    def fill(self, features: Floats) -> Floats:
-        """Return features, (m, columns), with the columns that the earlier study did not have set to one value."""
-        return np.where(np.isnan(self.unknown), features, self.unknown)
+        scores = Predictor(condition(kernel, np.array(facts.score_fit), x, np.array(facts.scores)), unknown)
+        if not facts.step_s:
+            return cls(scores, None)
+        prices = condition(kernel, np.array(facts.price_fit), x, np.log(facts.step_s))
+        return cls(scores, Predictor(prices, unknown))
 
 
 def describe_earlier(gp: GP | InformedGP) -> Why:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoestring import Choice, Float, Int, Space, Study, tune
+from shoestring import Choice, Float, Int, Report, Space, Study, tune
 from shoestring.core.deciding.decision import Train
 from shoestring.core.ledger.entries import Note, Order
 from shoestring.core.ledger.notes import EarlierStudy, list_earlier_studies
 from shoestring.core.values.strict_json import dumps
-from shoestring.errors import StudyError
+from shoestring.errors import PolicyError, StudyError
 from shoestring.policies.earlier_studies import EARLIER_STUDIES
 from shoestring.stores.in_memory import MemoryStore
 from shoestring.study.earlier import MAX_TRIALS, EarlierTrial, SourceStudy, copy_source
@@ -35,7 +35,9 @@ def train(config: Any) -> Iterator[float]:
 
 
 def begin(store: Any, name: str, **more: Any) -> Study:
-    return Study.begin(SPACE, "20 epochs", **{"name": name, "store": store, "max_steps": 4, "seed": 1, **more})
+    return Study.begin(
+        SPACE, **{"budget": "20 epochs", "name": name, "store": store, "max_steps": 4, "seed": 1, **more}
+    )
 
 
 @pytest.fixture
@@ -125,8 +127,12 @@ def test_an_unknown_parameter_has_no_influence_on_the_prediction() -> None:
 
     encoding = Encoding(space)
     configs = [{"lr": 0.01, "momentum": m, "kind": k} for m in (0.0, 0.5, 0.9) for k in ("x", "y")]
-    predicted = ledger.view(EARLIER_STUDIES).predict_scores(encoding.features(encoding.points(configs)))
-    np.testing.assert_allclose(predicted, predicted[0, 0], rtol=1e-12)
+    features = encoding.features(encoding.points(configs))
+    expected = ledger.view(EARLIER_STUDIES).expect_scores(features[:0], np.zeros(0))
+    np.testing.assert_allclose(expected.mean(features), expected.mean(features)[0], rtol=1e-12)
+    assert (
+        np.abs(expected.mean_with_gradient(features)[1]).sum(axis=0).nonzero()[0].size == 1
+    )  # only lr has an influence
 
 
 def test_a_value_beyond_the_range_is_used_and_an_option_that_is_gone_is_not() -> None:
@@ -302,3 +308,43 @@ def test_the_note_is_one_entry_that_reads_back(store: MemoryStore) -> None:
     again = store.load("new")
     assert again is not None
     assert list_earlier_studies(again.entries()) == list_earlier_studies(study.ledger.entries())
+
+
+# prices ---------------------------------------------------------------------------------------------------------------
+
+
+def priced(config: Any) -> Iterator[Report]:
+    for step in range(1, 5):
+        yield Report(loss(config) + 1 / step, cost=float(config["width"]))
+
+
+def ordered_widths(like: Any, policy: str, **settings: Any) -> list[int]:
+    """Return the widths of the first five trials under a budget of time."""
+    widths = []
+    for seed in range(4):
+        study = begin(MemoryStore(), "new", policy=policy, settings=settings, like=like, budget="4000s", seed=seed)
+        study.run(priced)
+        widths += [trial.config["width"] for trial in study.trials[:5]]
+    return widths
+
+
+@pytest.mark.parametrize("policy", ["guided_halving", "cost_aware_ei"])
+def test_prices_are_known_from_the_first_configuration_on(policy: str) -> None:
+    """A step costs as many seconds as the width, which hardly changes the loss."""
+    old = begin(MemoryStore(), "old", policy="random_search", settings={}, budget="6000s")
+    old.run(priced)
+    assert np.mean(ordered_widths(old, policy)) < 0.7 * np.mean(ordered_widths((), policy))
+
+
+def test_a_transferred_cost_model_gets_its_data_from_earlier_studies() -> None:
+    old = begin(MemoryStore(), "old", policy="random_search", settings={}, budget="6000s")
+    old.run(priced)
+    study = begin(
+        MemoryStore(), "new", policy="cost_aware_ei", settings={"cost_model": "transfer"}, like=old, budget="4000s"
+    )
+    study.run(priced)
+    first = study.ledger.orders[0]
+    assert first.expected_cost == pytest.approx(4 * first.config["width"], rel=0.5)
+    without = begin(MemoryStore(), "new", policy="cost_aware_ei", settings={"cost_model": "transfer"}, budget="4000s")
+    with pytest.raises(PolicyError, match="has no earlier study that knows the seconds of its steps"):
+        without.run(priced)

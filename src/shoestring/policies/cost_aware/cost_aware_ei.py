@@ -316,7 +316,7 @@ class CostAwareEI:
             if results
             else np.empty((0, kernel.n_dims))
         )
-        expected = earlier.expect(x, y) if earlier else None
+        expected = earlier.expect_scores(x, y) if earlier else None
         gp: GP | InformedGP | None = None if expected is None else InformedGP(kernel, expected)
         f_min = 0.0
         if results:

@@ -29,7 +29,7 @@ from shoestring.models.cost_aware.cost_models import (
 )
 from shoestring.models.cost_aware.linear import PRIOR_STD, LinearCost, choose_columns, fit_transfer, pack, unpack
 from shoestring.policies.config_table import ConfigsView, ConfigTable
-from shoestring.policies.earlier_studies import EARLIER_STUDIES
+from shoestring.policies.earlier_studies import EARLIER_STUDIES, EarlierExpectation
 from shoestring.policy import Ledger, Memo, Points, Refits, Train, Trial, reaches
 
 _REFITS = Refits(dense_until=30, every=5, key="cost_fitted_at")  # of a Gaussian process; by trials trained to their end
@@ -56,41 +56,37 @@ class TrialCosts:
         # the last prediction: the same points are predicted several times
         self._newest: tuple[Points, tuple[Floats, Floats]] | None = None
         self._columns = table.encoding.features
-        self._earlier = ledger.view(EARLIER_STUDIES)
-        self._has_earlier = ledger.budget.unit != "epochs" and self._earlier.step_s is not None
-        if name == "transfer":
-            self.model = self._transfer(transferred)
+        self._expected: EarlierExpectation | None = None  # log seconds of a step, by earlier studies
+        if transferred:
+            self.model = unpack(transferred)
             return
-        whole = _whole_trials(ledger)
-        if whole and self.features.names:
-            in_epochs, per_step = ledger.budget.unit == "epochs", ledger.step_price()
-            costs = np.array([per_step * trial.steps if in_epochs else trial.seconds for trial in whole])
-            points = table.stack([trial.number for trial in whole])
+        whole, in_epochs = _whole_trials(ledger), ledger.budget.unit == "epochs"
+        points = table.stack([trial.number for trial in whole]) if whole else table.encoding.points([])
+        costs = np.array([ledger.step_price() * trial.steps if in_epochs else trial.seconds for trial in whole])
+        log_cost, earlier = log_costs(costs), ledger.view(EARLIER_STUDIES)
+        if earlier and not in_epochs:
+            self._expected = earlier.expect_log_price(self._columns(points), log_cost)
+        if name == "transfer":
+            if self._expected is None:
+                raise PolicyError(
+                    "cost_aware_ei(cost_model='transfer') has no earlier study that knows the seconds of its steps: begin the "
+                    "study with --like (like=…), or give `transferred`."
+                )
+        elif whole and self.features.names:
             is_constant = in_epochs and name == "auto"  # then a linear model is exact from the first trial on
             model = "lv3" if is_constant else name
-            self._fit(model, parameters, self.features.of(points), log_costs(costs) - self._expect(points))
+            self._fit(model, parameters, self.features.of(points), log_cost - self._expect(points))
 
     @property
     def is_known(self) -> bool:
         """Whether there is anything to predict costs from."""
-        return self.model is not None or self._has_earlier
-
-    def _transfer(self, transferred: Memo) -> LinearCost | None:
-        """Return the model that the user passes; None if earlier studies predict the costs."""
-        if not transferred and not self._has_earlier:
-            raise PolicyError(
-                "CostAwareEI(cost_model='transfer') has no earlier study that knows the seconds of its steps: begin the study "
-                "with --like (like=…), or give `transferred`."
-            )
-        if not transferred:
-            return None
-        self._has_earlier = False
-        return unpack(transferred)
+        return self.model is not None or self._expected is not None
 
     def _expect(self, points: Points) -> Floats:
         """Return the log seconds of a whole trial that earlier studies let us expect, (m,); 0 if they say nothing."""
-        expected = self._earlier.predict_log_price(self._columns(points)) if self._has_earlier else None
-        return np.zeros(len(points)) if expected is None else expected + np.log(self.ledger.max_steps)
+        if self._expected is None:
+            return np.zeros(len(points))
+        return self._expected.mean(self._columns(points)) + float(np.log(self.ledger.max_steps))
 
     def _fit(self, name: str, parameters: Sequence[str], features: Floats, log_cost: Floats) -> None:
         name = choose_cost_model(name, log_cost.size, bool(parameters))

@@ -131,7 +131,7 @@ def make_guide(ledger: Ledger, fitted: Memo) -> Guide | None:
         return None
     features, kernel = table.encoding.features, kernel_for(table.encoding)
     x = features(_stack(table, seen))
-    expected = earlier.expect(x, y) if earlier else None
+    expected = earlier.expect_scores(x, y) if earlier else None
     gp: GP | InformedGP | None = None if expected is None else InformedGP(kernel, expected)
     best, memo, is_due = 0.0, NO_MEMO, False
     if seen:
@@ -255,15 +255,14 @@ def _predict_prices(
     features = CostFeatures(table.encoding)
     if ledger.budget.unit == "epochs" or not features.names:
         return np.zeros(len(pool)), {}
-    earlier, columns = ledger.view(EARLIER_STUDIES), table.encoding.features
-    expected = earlier.predict_log_price(columns(pool))
     paid = [trial for trial in seen if math.fsum(trial.step_costs) > 0.0]
-    if len(paid) < _MIN_LOOKS:
-        return (np.zeros(len(pool)) if expected is None else expected), {}
-    points = _stack(table, paid)
+    points, columns = _stack(table, paid), table.encoding.features
     log_cost = log_costs(np.array([math.fsum(trial.step_costs) / len(trial.step_costs) for trial in paid]))
-    if (expected_here := earlier.predict_log_price(columns(points))) is not None:
-        log_cost = log_cost - expected_here
+    expected = ledger.view(EARLIER_STUDIES).expect_log_price(columns(points), log_cost)
+    if len(paid) < _MIN_LOOKS:
+        return (np.zeros(len(pool)) if expected is None else expected.mean(columns(pool))), {}
+    if expected is not None:
+        log_cost = log_cost - expected.mean(columns(points))
     past = {name.removeprefix(_PRICE_PREFIX): fitted[name] for name in fitted if name.startswith(_PRICE_PREFIX)}
     part = _spread(len(paid), _MAX_FITTED)
     refit = is_due or not past
@@ -271,7 +270,7 @@ def _predict_prices(
     assert isinstance(model, GPCost)
     memo = {_PRICE_PREFIX + name: numbers for name, numbers in model.gp.memo().items()}
     predicted = model.predict(features.of(pool))[0]
-    return predicted if expected is None else predicted + expected, memo
+    return predicted if expected is None else predicted + expected.mean(columns(pool)), memo
 
 
 def _draw_pool(ledger: Ledger, table: ConfigTable, best: Sequence[int]) -> Pool:
