@@ -271,6 +271,7 @@ def test_a_batch_is_stored_with_one_write(opened: SessionProcess, monkeypatch: p
 
 def test_each_new_entry_is_read_once_by_a_view(opened: SessionProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stored ledger hands its views to the proposed one; a view of the stored one would be computed from the beginning."""
+    monkeypatch.setattr("shoestring.study.serving.session._BATCH_LIMIT_S", math.inf)  # however slow the first decision is
     session, read_entries = opened.session._session, []
     real = StudyStateView.absorb
 
@@ -284,7 +285,8 @@ def test_each_new_entry_is_read_once_by_a_view(opened: SessionProcess, monkeypat
     assert len(read_entries) == len(session.ledger) - before == 8
 
 
-def test_a_batch_gives_the_same_orders_as_single_requests(tmp_path: Path) -> None:
+def test_a_batch_gives_the_same_orders_as_single_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoestring.study.serving.session._BATCH_LIMIT_S", math.inf)  # a batch ends early otherwise
     orders = []
     for together in (True, False):
         where = f"sqlite:///{tmp_path}/{together}.db"
