@@ -4,7 +4,8 @@ A call draws a value for each parameter that the objective asks for. A **switch*
 integer range of a few numbers. Calls are repeated until each value of each switch was tried, because the objective may ask for
 other parameters then. A parameter that some calls lack is conditional. Its condition is the smallest set of switches, all asked
 for before it, whose values tell the calls that have it from those that lack it. If each of several switches does so alone, more
-calls tell them apart: in each of these, half of the switches get a value that they never had together with the parameter.
+calls tell them apart: in each of these, the later half of the switches get a value that they never had together with the
+parameter. The earlier half keep theirs, and the objective asks for them again, since nothing before them has changed.
 
 Everything here is a function of the calls so far; `tuning` makes the calls.
 """
@@ -143,7 +144,7 @@ def _plans_that_separate(calls: Sequence[Call]) -> list[dict[str, Any]]:
         if len(candidates) > 1:
             base = next(call for call in calls if name in call.asked)
             flipped = {}
-            for condition in candidates[: len(candidates) // 2]:
+            for condition in candidates[len(candidates) // 2 :]:
                 ((switch, values),) = condition.items()
                 others = _unseen(base.asked[switch].parameter, values)
                 flipped[switch] = others[0]
