@@ -3,7 +3,8 @@
     python -m benchmarks earlier_studies --quick
     python -m benchmarks earlier_studies run --data DIR benchmarks/data --seeds 10 -o runs.jsonl
     python -m benchmarks earlier_studies run --suite plain --unit seconds --data DIR --budgets 10 20 -o plain.jsonl
-    python -m benchmarks earlier_studies report runs.jsonl plain.jsonl
+    python -m benchmarks earlier_studies store runs.jsonl -o results/tables.json        keep the regrets in a small file
+    python -m benchmarks earlier_studies report runs.jsonl plain.jsonl                  or stored files
 
 `README.md` beside this file has the protocol. Runs that are in the file already are not executed again. The last line is one
 JSON object.
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import guided
-from benchmarks.race import problems, running, statistics
+from benchmarks.race import problems, results, running, statistics
 from benchmarks.race.problems import ProblemSpec, Unit, stable_hash
 from shoestring import policies
 from shoestring.core.ledger.ledger import Ledger
@@ -77,8 +78,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks earlier_studies", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("action", nargs="?", choices=["run", "report"])
-    parser.add_argument("runs", type=Path, nargs="*", help="of `report`: files that `run` wrote")
+    parser.add_argument("action", nargs="?", choices=["run", "store", "report"])
+    parser.add_argument("runs", type=Path, nargs="*", help="of `store` and `report`: files of runs")
     parser.add_argument("--quick", action="store_true", help="the shipped tables, one seed, one budget")
     parser.add_argument("--data", type=Path, nargs="+", default=[problems.SHIPPED])
     parser.add_argument("--suite", choices=list(SUITES), default="tables")
@@ -94,7 +95,10 @@ def main(arguments: Sequence[str]) -> int:
         cases, methods = find_cases([problems.SHIPPED], 1, "curves")[:1], SUITES["tables"].list([1])
         return report([execute(case, method, 1.0, "curves", 0) for case in cases for method in methods])
     if chosen.action == "report":
-        return report([run for path in chosen.runs for run in running.read(path)])
+        return report([run for path in chosen.runs for run in guided.read(path)])
+    if chosen.action == "store":
+        store([run for path in chosen.runs for run in guided.read(path)], chosen.output)
+        return 0
     run_all(chosen)
     return report(running.read(chosen.output))
 
@@ -188,6 +192,12 @@ def _run_earlier(spec: ProblemSpec, seed: int, unit: Unit) -> Ledger:
     return running.run_study(problem, policy, curves=methods.earlier_curves, unit=unit, seed=own_seed).ledger
 
 
+def store(runs: Sequence[dict[str, Any]], path: Path) -> None:
+    """Store the regrets of the runs in a small file."""
+    unknown = {"version": "", "at": "", "error": None, **dict.fromkeys(results.SUMS, 0)}
+    results.write(results.pack([unknown | run for run in runs], []), path)
+
+
 def report(runs: Sequence[dict[str, Any]]) -> int:
     """Print the ratios of mean regrets and return 0 if the goals are met."""
     found: dict[str, Any] = {"name": "earlier_studies"}
@@ -205,7 +215,7 @@ def report(runs: Sequence[dict[str, Any]]) -> int:
         for row in rows:
             numbers = "{mean:.4f} / {base_mean:.4f} = {ratio:.3f} [{low:.3f}, {high:.3f}]  {pairs} pairs".format(**row)
             print(f"{row['budget']:5g}  {row['method']:<32} / {row['base']:<20} {numbers}")
-        if unit == "seconds":
+        if all("expensive" in run for run in own) and unit == "seconds":
             for method in grid.methods:
                 trials = [(run["expensive"], run["trials"]) for run in own if run["method"] == method]
                 print(f"{method:<32} trials that cost more than a median full training: {_share(trials):.1%}")

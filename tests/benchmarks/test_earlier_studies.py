@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from benchmarks import earlier_studies
-from benchmarks.race import problems
+from benchmarks import earlier_studies, guided
+from benchmarks.race import problems, statistics
 
 
 def test_a_case_has_the_other_tables_of_its_source_and_one_of_each_other_source() -> None:
@@ -47,3 +48,32 @@ def test_a_run_that_is_in_the_file_is_not_executed_again(
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["name"] == "earlier_studies"
     assert {row["pairs"] for row in last["tables in curves"]} == {3}
+
+
+@pytest.mark.parametrize(
+    ("file", "table", "base"),
+    [
+        ("tables", "| in curves, over `guided_halving`", "guided_halving"),
+        ("tables", "| in curves, over `sequential_halving`", "sequential_halving"),
+        ("plain", "| in seconds, over `cost_aware_ei`", "cost_aware_ei"),
+    ],
+)
+def test_the_page_has_the_ratios_of_the_stored_runs(file: str, table: str, base: str) -> None:
+    folder = Path(earlier_studies.__file__).parent
+    lines = (folder / "README.md").read_text("utf-8").splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith(table))
+    grid = statistics.Grid.from_runs(guided.read(folder / "results" / f"{file}.json"))
+    policy = "cost_aware_ei" if file == "plain" else "guided_halving"
+    rows = 0
+    for line in lines[begin + 2 :]:
+        if not line.startswith("|"):
+            break
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        words = name.replace("`", "")
+        method = words if words.startswith(policy) else f"{policy} {words}"
+        shown = [[float(number) for number in re.findall(r"\d*\.\d+", cell)] for cell in cells]
+        found = [[row["ratio"], row["low"], row["high"]] for row in guided.compare(grid, method, base)]
+        for numbers, expected in zip(shown, found, strict=True):
+            assert numbers == pytest.approx(expected, abs=0.0101), line  # two decimals, of regrets stored with four
+        rows += 1
+    assert rows >= 2
