@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from shoestring.models.earlier_scores import InformedGP
     from shoestring.models.gp.posterior import GP
 
+_MAX_FITTED = 100  # rows that the parameters of a model are fitted to, at even distances from best to worst
+
 
 @dataclass(slots=True, eq=False)
 class EarlierStudies:
@@ -184,8 +186,10 @@ def fit_earlier_study(space: Space, facts: EarlierStudy) -> EarlierStudy:
     x, _ = encode_rows(encoding, facts)
     kernel = kernel_for(encoding)
 
+    part = np.linspace(0, len(x) - 1, min(len(x), _MAX_FITTED)).round().astype(np.intp)
+
     def fit(y: Floats) -> list[float]:
-        return [float(number) for number in fit_gp(kernel, x, y).theta]
+        return [float(number) for number in fit_gp(kernel, x[part], y[part]).theta]
 
     price_fit = fit(np.log(facts.step_s)) if facts.step_s else []
     return replace(facts, score_fit=fit(np.array(facts.scores)), price_fit=price_fit)

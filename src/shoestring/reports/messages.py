@@ -40,6 +40,7 @@ _REASONS = {
 _VALIDATED = {"each": "each step", "last": "the last step", "none": "no step"}
 _HIGH_DECISION_SHARE = 0.25  # of all seconds; above it, a faster policy would do better with the same budget
 _MIN_TRAINING_SHARE = 0.7  # of all seconds; below it, the other costs are named
+_MIN_EXPLAINED_S = 1.0  # shares of less time say nothing about a study
 _MIN_REPORTED_SHARE = 0.05  # of all seconds; a smaller cost is not worth a line
 _MIN_DECISION_S, _MIN_ORDERS = 3.0, 5  # before that, one slow import would look like a slow policy
 _LONG_STEP_FACTOR = 20.0  # times the longest step so far; a longer step may hang
@@ -297,6 +298,8 @@ def explain_overhead(ledger: Ledger) -> list[str]:
     state = ledger.state
     share = state.training_share
     if share is None or share >= _MIN_TRAINING_SHARE or ledger.budget.unit == "epochs":
+        return []
+    if state.seconds < _MIN_EXPLAINED_S:
         return []
     shares = {kind: s / state.seconds for kind, s in state.by_kind.items() if kind not in ("train", "validate")}
     largest = sorted(shares, key=lambda kind: -shares[kind])[:2]

@@ -52,6 +52,8 @@ class StudyRequest:
     @cached_property
     def sources(self) -> list[Any]:
         """The earlier studies to learn from."""
+        if self.like is None:
+            return []
         return list(self.like) if isinstance(self.like, list | tuple) else [self.like]
 
     @cached_property

@@ -37,6 +37,7 @@ from shoestring.core.values.text import count
 from shoestring.errors import StudyError, did_you_mean
 from shoestring.stores.addresses import open_store
 from shoestring.stores.ledger_store import LedgerStore
+from shoestring.study.blas import OneThread
 from shoestring.study.earlier_optuna import read_optuna_study
 from shoestring.study.earlier_tables import TABLE_ENDINGS, read_table
 
@@ -119,7 +120,8 @@ def copy_source(source: SourceStudy, renames: Mapping[str, str], space: Space, d
         step_s=known_prices if len(known_prices) == len(kept) else [],
     )
     rows = dumps([facts.configs, facts.scores, facts.step_s])
-    return fit_earlier_study(space, replace(facts, digest=blake2b(rows.encode(), digest_size=8).hexdigest()))
+    with OneThread():  # as for decisions: two threads made this 25 times slower on a busy machine
+        return fit_earlier_study(space, replace(facts, digest=blake2b(rows.encode(), digest_size=8).hexdigest()))
 
 
 def refit_earlier_studies(space: Space, studies: Sequence[EarlierStudy]) -> list[EarlierStudy]:

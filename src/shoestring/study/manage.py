@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shoestring.core.values import checks
 from shoestring.errors import ShoestringError, StoreError
 from shoestring.runners.checkpoints.checkpoint_store import CheckpointStore, open_checkpoint_store
-from shoestring.stores.ledger_store import LedgerStore
+from shoestring.stores.ledger_store import LedgerStore, refuse_name
 from shoestring.study.journal import locate_checkpoints
 from shoestring.study.study import Study
 
@@ -45,6 +45,8 @@ def rename(study: Study, new: str) -> None:
     checks.check_study_name(new)
     there = locate_checkpoints(study.store, new, study.ledger.definition.target.get("checkpoints"))
     with study.store.lease(study.name):
+        if new in study.store.studies():  # before its checkpoints are found, which must not be moved away
+            raise refuse_name(study.name, new, study.store)
         files, is_moved = open_checkpoint_store(study.checkpoints), there != study.checkpoints
         if is_moved:
             _require_empty(open_checkpoint_store(there), new)

@@ -505,6 +505,12 @@ def test_a_study_is_renamed_with_its_checkpoints(shoestring: Shoestring, tmp_pat
     shoestring(*run("train"), "--quiet")
     taken = shoestring("rename", "train", "--study", "better", *STORE, code=1).err
     assert "there is a study 'train' in" in taken
+    shoestring("rename", "saved", "--study", "better", *STORE)
+    shoestring(*run("Saving"), "--quiet")
+    taken = shoestring("rename", "saved", "--study", "Saving", *STORE, code=1).err  # a study with checkpoints
+    assert "there is a study 'saved' in" in taken
+    shoestring("delete", "--yes", "--study", "Saving", *STORE)
+    shoestring("rename", "better", "--study", "saved", *STORE)
     assert Path(resumed["best"]["checkpoint"]).is_dir()
     assert shoestring("list", *STORE, "--json").json["studies"][0]["spent"] == 30
 

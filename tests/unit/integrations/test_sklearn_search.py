@@ -143,7 +143,9 @@ def test_a_fitted_search_can_be_pickled_and_cloned() -> None:
         (SGDClassifier(early_stopping=True), ["alpha"], "folds"),
         (MLPClassifier(), ["alpha"], "passes"),
         (MLPClassifier(solver="lbfgs"), ["alpha"], "folds"),
-        (MLPClassifier(), ["solver"], "folds"),
+        (MLPClassifier(), {"solver": ["sgd", "adam"]}, "passes"),
+        (MLPClassifier(), {"solver": ["adam", "lbfgs"]}, "folds"),
+        (MLPClassifier(), {"solver": []}, "folds"),  # drawn from something without options
         (RandomForestClassifier(), ["max_depth"], "trees"),
         (RandomForestClassifier(), ["n_estimators"], "folds"),
         (HistGradientBoostingClassifier(), ["learning_rate"], "trees"),
@@ -152,8 +154,9 @@ def test_a_fitted_search_can_be_pickled_and_cloned() -> None:
         (SVC(), ["C"], "folds"),
     ],
 )
-def test_the_kind_of_steps_fits_the_estimator(estimator: Any, names: list[str], kind: str) -> None:
-    assert find_step_kind(estimator, names) == kind
+def test_the_kind_of_steps_fits_the_estimator(estimator: Any, names: Any, kind: str) -> None:
+    searched = names if isinstance(names, dict) else dict.fromkeys(names, ())
+    assert find_step_kind(estimator, searched) == kind
 
 
 def test_passes_equal_partial_fit_and_refit_uses_the_best_number() -> None:

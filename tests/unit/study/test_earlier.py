@@ -203,7 +203,11 @@ def test_an_unknown_study_is_an_error_that_names_the_others(store: MemoryStore) 
         begin(store, "new", like="odl")
 
 
-@pytest.mark.parametrize("wrong", [3, "", None, [["old"]]])
+def test_none_is_no_earlier_study(store: MemoryStore) -> None:
+    assert list_earlier_studies(begin(store, "new", like=None).ledger.entries()) == []
+
+
+@pytest.mark.parametrize("wrong", [3, "", [None], [["old"]]])
 def test_what_names_no_source_is_an_error(store: MemoryStore, wrong: Any) -> None:
     with pytest.raises(StudyError, match=r"must name an earlier study"):
         begin(store, "new", like=wrong)

@@ -271,7 +271,9 @@ def test_a_batch_is_stored_with_one_write(opened: SessionProcess, monkeypatch: p
 
 def test_each_new_entry_is_read_once_by_a_view(opened: SessionProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stored ledger hands its views to the proposed one; a view of the stored one would be computed from the beginning."""
-    monkeypatch.setattr("shoestring.study.serving.session._BATCH_LIMIT_S", math.inf)  # however slow the first decision is
+    monkeypatch.setattr(
+        "shoestring.study.serving.session._BATCH_LIMIT_S", math.inf
+    )  # however slow the first decision is
     session, read_entries = opened.session._session, []
     real = StudyStateView.absorb
 

@@ -278,7 +278,11 @@ class BudgetSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Return the steps of a full training; `is_split` says whether only the last step of a pipeline is trained in them."""
         last = self.estimator[-1] if is_split else self.estimator
         prefix = f"{self.estimator.steps[-1][0]}__" if is_split else ""
-        names = [name.removeprefix(prefix) for name in space.names.values() if name.startswith(prefix)]
+        names: dict[str, list[Any]] = {}  # the searched parameters of `last`, with their options
+        for key, name in space.names.items():
+            if name.startswith(prefix):
+                options = getattr(space.space.parameters[key], "options", ())
+                names.setdefault(name.removeprefix(prefix), []).extend(options)
         if self.steps not in ("auto", *get_args(StepKind)):
             raise ValueError(f"steps={self.steps!r} must be 'auto', 'passes', 'trees' or 'folds'")
         kind: Any = find_step_kind(last, names) if self.steps == "auto" else self.steps

@@ -12,7 +12,7 @@ as many folds at the same time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -70,15 +70,19 @@ class Stages:
         return math.ceil(self.amount * share / self.shares)
 
 
-def find_step_kind(estimator: Any, names: Iterable[str]) -> StepKind:
-    """Return how this estimator can be trained in steps while its parameters `names` are searched."""
-    names, params = set(names), estimator.get_params(deep=False)
+def find_step_kind(estimator: Any, searched: Mapping[str, Sequence[Any]]) -> StepKind:
+    """Return how this estimator can be trained in steps while parameters are searched, given their options by name.
+
+    A parameter that is not a choice has no options here.
+    """
+    names, params = set(searched), estimator.get_params(deep=False)
     if tree_parameter(estimator) not in (None, *names) and "warm_start" in params:
         return "trees"
     is_iterative = hasattr(estimator, "partial_fit") and "max_iter" in params and "max_iter" not in names
-    ends_itself = (
-        params.get("early_stopping") or params.get("solver") == "lbfgs" or names & {"solver", "early_stopping"}
-    )
+    solvers = {params.get("solver"), *searched.get("solver", ())}
+    has_unknown_solver = "solver" in searched and not searched["solver"]
+    may_use_lbfgs = "lbfgs" in solvers or has_unknown_solver  # it needs all its iterations in one call
+    ends_itself = params.get("early_stopping") or "early_stopping" in names or may_use_lbfgs
     return "passes" if is_iterative and not ends_itself else "folds"
 
 
