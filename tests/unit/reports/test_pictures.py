@@ -27,7 +27,7 @@ from shoestring.core.space.space import Config, Space
 from shoestring.reports.figures.comparisons import best_values_at, bootstrap_mean, draw_comparison
 from shoestring.reports.figures.configs import draw_importance, measure_divergence, measure_importance
 from shoestring.reports.figures.costs import choose_range, clip_range, draw_best, make_staircase, spans_decades
-from shoestring.reports.figures.drawing import PlotAxis, Sheet, show_numbers, thin
+from shoestring.reports.figures.drawing import PlotAxis, Sheet, show_numbers, thin, value_axis
 from shoestring.reports.figures.history import read_history
 from shoestring.reports.figures.page import describe_study, draw_study, list_copyables, write_page
 from shoestring.reports.figures.trial_curves import draw_curves
@@ -250,7 +250,15 @@ def test_an_axis_is_logarithmic_where_values_span_decades() -> None:
     assert spans_decades(accuracies, is_max=False), "errors: the best is 0.001"
     assert not spans_decades([*decades, 0.0], is_max=False), "0 has no place on a log axis"
     assert not spans_decades([1.0, 1.1, 1e9, 1.2], is_max=False), "one bad value far off"
+    assert not spans_decades([5e-324, 1e-310, 1.0, 1.0], is_max=False), "no room below"
     assert choose_range([math.nan], is_max=False) == (0.0, 1.0, False)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-300, 1.0), (1e-300, 1e308), (1.0, 1.7e308)])
+def test_a_log_axis_of_extreme_values_has_ticks(low: float, high: float) -> None:
+    axis = value_axis(low, high, 100.0, 0.0, log=True)
+    assert 2 <= len(axis.labelled_ticks()) <= 6
+    assert 0.0 <= axis(high) < axis(low) <= 100.0
 
 
 def test_figures_of_values_that_span_decades_have_a_log_axis_named_after_the_metric() -> None:

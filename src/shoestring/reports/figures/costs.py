@@ -29,6 +29,7 @@ _EARLY_SHARE = 0.02  # of the budget that was spent
 _MAX_DOTS = 300  # on one line: more dots would overlap
 _ROW_HEIGHT, _GAP = 22.0, 6.0  # of the timeline
 _MAX_ROWS = 64
+_SMALLEST = 1e-300  # on a log axis: the logs of smaller numbers are imprecise, and 0 has none
 _DECADES = 100.0  # the ratio of values from which an axis is logarithmic
 
 
@@ -183,7 +184,7 @@ def spans_decades(values: Sequence[float], *, is_max: bool) -> bool:
     The best value is compared with the quartile of the bad values, because accuracies from 0.001 to 0.9 belong on a linear axis.
     """
     ordered = sorted(values)
-    if not ordered or ordered[0] <= 0.0:
+    if not ordered or ordered[0] < _SMALLEST:
         return False
     bad = 3 * (len(ordered) - 1) // 4
     small, large = (ordered[-1 - bad], ordered[-1]) if is_max else (ordered[0], ordered[bad])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -95,8 +96,9 @@ def budget_axis(high: float, start: float, end: float) -> PlotAxis:
 def value_axis(low: float, high: float, bottom: float, top: float, *, log: bool = False) -> PlotAxis:
     """Return an axis for values, with room at both ends, so that the best value does not lie on the other axis."""
     if log:
-        room = (high / low) ** 0.04
-        return PlotAxis(low / room, high * room, bottom, top, log=True)
+        room = math.exp(0.04 * (math.log(high) - math.log(low)))
+        least, most = sys.float_info.min, sys.float_info.max  # numbers beyond them are drawn on the edge
+        return PlotAxis(max(low / room, least), min(high * room, most), bottom, top, log=True)
     return PlotAxis(low - 0.04 * (high - low), high + 0.04 * (high - low), bottom, top)
 
 
