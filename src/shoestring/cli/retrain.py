@@ -11,6 +11,7 @@ from shoestring.cli.options import DIFFERENT_VALUE, SUCCESS
 from shoestring.cli.printing import print_line
 from shoestring.core.values.strict_json import dumps
 from shoestring.core.values.text import printable
+from shoestring.study.retrain import require_known_code
 from shoestring.study.study import Study
 
 
@@ -18,6 +19,7 @@ def retrain_best(name: str | None, store: str, dry_run: bool, quiet: bool, as_js
     """Print the cost, train, compare the value with the recorded one; return the exit code."""
     stored = Study.open(name, store)
     cost, best = stored.retrain_cost(), stored.best
+    require_known_code(stored.ledger.definition.target)
     assert best is not None  # otherwise `retrain_cost` has raised an error
     what = f"trial {best.trial} of {stored.name!r} to step {best.step}"
     facts = {"study": stored.name, "trial": best.trial, "step": best.step, "config": dict(best.config)}

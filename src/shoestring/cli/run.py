@@ -174,6 +174,8 @@ def _introduce(study: Study, job: Job, runner: Runner) -> Iterator[str]:
         yield f"warning: {warning}"
     if job.has_changed_since(ledger.definition.target):
         yield "warning: the training code has changed since this study began; its earlier values may not be comparable"
+        if failed := sum(bool(trial.failure) for trial in ledger.trials):
+            yield f"note: {count(failed, 'failed trial')} of the earlier code will not be trained again by the policy"
     if runner.can_save is False and not runner.simulated and ledger.max_steps > 1:
         yield _describe_no_saving(job)
 

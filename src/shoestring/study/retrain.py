@@ -165,16 +165,22 @@ def _cost_of(ledger: Ledger, steps: int, seconds: list[float]) -> float:
     return float(steps) if ledger.budget.unit == "epochs" else rate * math.fsum(seconds)
 
 
-def _find_code(study: Study, target: Mapping[str, Any]) -> Any:
-    """Return what the command line trained: the Python code, or for a program a runner that trains it in `study`."""
-    kind, where = target.get("kind"), target.get("where")
-    if kind == "python":
-        return resolve(str(where))
-    if kind == "command" and isinstance(where, list):
-        return make_command_runner(where, study.ledger, study.checkpoints)
+def require_known_code(target: Mapping[str, Any]) -> None:
+    """Raise StudyError if a study does not know what the command line can train again."""
+    kind = target.get("kind")
     if kind == "table":
         raise StudyError("this study was simulated on a table, so there is no model to train: use its best.config")
-    raise StudyError("this study was begun from Python: pass the training code again, as study.retrain_best(train)")
+    if kind not in ("python", "command"):
+        raise StudyError("this study was begun from Python: pass the training code again, as study.retrain_best(train)")
+
+
+def _find_code(study: Study, target: Mapping[str, Any]) -> Any:
+    """Return what the command line trained: the Python code, or for a program a runner that trains it in `study`."""
+    require_known_code(target)
+    where: Any = target.get("where")
+    if target["kind"] == "python":
+        return resolve(str(where))
+    return make_command_runner(where, study.ledger, study.checkpoints)
 
 
 def _keep_trained(train: Any, objects: list[Any]) -> Any:

@@ -111,6 +111,7 @@ class Study:
         self.present_run: StudyRun | None = None  # the run that `stop` ends
         self._thinking: Thinking | None = None  # made by the first `ask`
         self._order_times: OrderTimes | None = None  # made by the first `ask` or `tell`
+        self.adapt_code: Callable[[Any], Any] | None = None  # makes training code from what the user calls so
 
     def __repr__(self) -> str:
         state, best = self.ledger.state, self.ledger.best
@@ -624,6 +625,8 @@ class Study:
         """
         from shoestring.study.retrain import retrain
 
+        if train is not None and self.adapt_code is not None:
+            train = self.adapt_code(train)
         return retrain(self, train, runner=runner, on_step=on_step)
 
     # ask and tell ----------------------------------------------------------------------------------------------------

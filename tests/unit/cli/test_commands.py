@@ -673,3 +673,24 @@ def test_another_policy_is_replayed_with_the_same_earlier_studies(shoestring: Sh
     shoestring(*run("train")[:-1], "second", "--like", "train")
     replayed = shoestring("replay", *STORE, "--study", "second", "--policy", "guided_halving", "--json").json
     assert replayed["policy"] == "guided_halving"
+
+
+# code that changed, or is not known -----------------------------------------------------------------------------------
+
+
+def test_failed_trials_of_code_that_was_repaired_are_mentioned(shoestring: Shoestring, tmp_path: Path) -> None:
+    shoestring(*run("unlucky"), "--quiet")
+    failed = sum(bool(trial.failure) for trial in Study.open("unlucky", "s.db").trials)
+    code = tmp_path / "code_of_commands.py"
+    code.write_text(TRAINING.replace("> 0.7", "> 7.0"))
+    sys.modules.pop("code_of_commands", None)
+    resumed = shoestring("resume", *STORE, "--budget", "30 epochs").err
+    assert failed > 0
+    assert f"note: {failed} failed trial" in resumed
+
+
+def test_retraining_what_only_python_knows_begins_nothing(shoestring: Shoestring) -> None:
+    tune(lambda config: config["lr"], Space({"lr": Float(0.1, 1.0)}), "3 trials", store="s.db", progress=False)
+    refused = shoestring("retrain", *STORE, code=2).err
+    assert refused.splitlines() == [refused.strip()]
+    assert "pass the training code again, as study.retrain_best(train)" in refused

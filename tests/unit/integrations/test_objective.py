@@ -435,3 +435,17 @@ def test_random_trees_of_conditions_are_found(data: st.DataObject) -> None:
     study = tune_quietly(objective, "120 epochs", seed=0, policy="random_search")
     assert not any(trial.failure for trial in study.trials)
     assert study.spent == min(120, study.ledger.space.size)
+
+
+def test_the_best_trial_of_an_objective_is_trained_again() -> None:
+    def objective(trial: Any) -> float:
+        rate = trial.suggest_float("rate", 0.1, 1.0)
+        kind = trial.suggest_categorical("kind", [(1, 2), "b"])
+        for step in range(1, 5):
+            trial.report(rate / step + (kind == "b"), step)
+        return float(rate / 4 + (kind == "b"))
+
+    study = tune_quietly(objective, "24 epochs", seed=0)
+    done = study.retrain_best(objective)
+    assert study.best is not None
+    assert (done.value, done.is_same) == (study.best.value, True)

@@ -196,6 +196,7 @@ def tune_objective(
         options = replace(options, deadline=max(0.0, deadline_s - (time.monotonic() - began)))
     code = make_training_code(objective, space, steps)
     study = begin_and_run(begin_with_calls, name, store, code, options)
+    study.adapt_code = lambda again: make_training_code(again, space, steps)  # for `retrain_best(objective)`
     _warn_of_wrong_space(study)
     return study
 
