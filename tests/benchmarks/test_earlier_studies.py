@@ -55,6 +55,7 @@ def test_a_run_that_is_in_the_file_is_not_executed_again(
     [
         ("tables", "| in curves, over `guided_halving`", "guided_halving"),
         ("tables", "| in curves, over `sequential_halving`", "sequential_halving"),
+        ("tables_in_seconds", "| tables in seconds, over `guided_halving`", "guided_halving"),
         ("plain", "| in seconds, over `cost_aware_ei`", "cost_aware_ei"),
     ],
 )
