@@ -79,10 +79,8 @@ def test_a_larger_budget_continues_and_the_model_is_loaded(cells: dict[str, Any]
     assert re.search(r"0\.\d{3} wrong after \d+ epochs", printed_text(find(cells, "best = study.best.load(Digits)")))
 
 
-def test_the_last_cell_draws_a_report(cells: dict[str, Any]) -> None:
-    last = list(cells.values())[-1]
-    assert nbformat.read(NOTEBOOK, as_version=4).cells[-1].source == last.source  # type: ignore[no-untyped-call]
-    assert "digits.html" in printed_text(last)
+def test_the_last_cell_was_run(cells: dict[str, Any]) -> None:
+    assert "wrong after" in printed_text(list(cells.values())[-1])
 
 
 def kinds_of(cell: Any) -> set[tuple[str, ...]]:
