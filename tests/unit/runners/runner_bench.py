@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -107,3 +108,8 @@ def pid_in(file: Path) -> int:
         assert time.monotonic() < deadline, f"{file} was not written"
         time.sleep(0.01)
     return int(file.read_text())
+
+
+def list_workers() -> list[str]:
+    """Return the worker processes of this process that are still there; other tests may leave joblib's own."""
+    return [str(process) for process in multiprocessing.active_children() if process.name == "shoestring-worker"]

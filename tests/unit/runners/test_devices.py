@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runner_bench import Bench, fresh_ledger, losses, receipts, summarise
+from runner_bench import Bench, fresh_ledger, list_workers, losses, receipts, summarise
 from training_code import DeviceNumber, device_number
 
 from shoestring.core.space.space import Space
@@ -37,7 +36,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     yield make
     for runner in made:
         runner.close()
-    assert multiprocessing.active_children() == []
+    assert list_workers() == []
 
 
 def test_devices_are_read_from_text_and_lists() -> None:

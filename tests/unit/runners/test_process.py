@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import re
 import signal
@@ -15,7 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runner_bench import DEADLINE_S, Bench, checks, fresh_ledger, losses, receipts, summarise, wait_until_gone
+from runner_bench import (
+    DEADLINE_S,
+    Bench,
+    checks,
+    fresh_ledger,
+    list_workers,
+    losses,
+    receipts,
+    summarise,
+    wait_until_gone,
+)
 from training_code import (
     CheckedThenFailing,
     Counter,
@@ -74,7 +83,7 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
     yield make
     for runner in made:
         runner.close()
-    assert multiprocessing.active_children() == []
+    assert list_workers() == []
 
 
 def numbers(entries: list[Entry]) -> list[int]:
@@ -410,7 +419,7 @@ def test_a_budget_of_seconds_is_not_overspent(tmp_path: Path) -> None:
     assert outcome.reason == "budget"
     assert [r.status for r in receipts(study.ledger.entries())] == ["interrupted"] * 2
     assert 2.0 <= study.spent <= 3.0
-    assert multiprocessing.active_children() == []
+    assert list_workers() == []
 
 
 def test_an_interruption_keeps_earlier_losses(bench: Callable[..., Bench]) -> None:
@@ -456,7 +465,7 @@ def test_code_that_fails_to_import_in_the_worker_is_an_error_of_one_line(tmp_pat
         assert "\n" not in str(caught.value)
     finally:
         runner.close()
-    assert multiprocessing.active_children() == []
+    assert list_workers() == []
 
 
 @pytest.mark.parametrize(("deaths", "workers"), [(2, 1), (2, 2), (3, 1), (99, 2)])
