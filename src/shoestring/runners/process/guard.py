@@ -211,8 +211,8 @@ class Guard:
         if self._busy and self._cutoff is not None and now >= self._cutoff:
             self._end(self._busy)
         gone = {pid for pid in self._busy if (found := look_at(pid)) is None or found.is_zombie}
-        for pid in gone:
-            self._report(pid, now, False)
+        for pid in gone:  # a moment after the look, because the leader may have begun its step and ended since `now`
+            self._report(pid, time.monotonic(), False)
         self._busy -= gone
         for pid, (max_bytes, logs, reports) in self._files.items():
             for log in logs:
