@@ -110,12 +110,16 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
     def _was_cut(self, trial: ProcessTrial) -> bool:
         end = self._spares.guard.find_end(trial.worker.group)
         if end is not None:
-            self._leave_out(trial, self.now() - self._clock.from_monotonic(end.moment))
+            self._leave_out(trial, self._clock.from_monotonic(end.moment))
         return end is not None and end.by_guard
 
-    def _leave_out(self, trial: ProcessTrial, late_s: float) -> None:
-        """Leave out the seconds that passed until this process, which was stopped or waited for a store, saw what happened."""
-        trial.leave_out(max(0.0, late_s))
+    def _leave_out(self, trial: ProcessTrial, happened_at: float) -> None:
+        """Leave out the seconds that passed until this process, which was stopped or waited for a store, saw what happened.
+
+        What happened before the step began, such as the end of the imports, leaves out nothing: the step is under way since then.
+        """
+        if happened_at >= trial.since:
+            trial.leave_out(max(0.0, self.now() - happened_at))
         if trial.order is not None:
             self._running.begin(trial.order.number, trial.since)
 
@@ -135,7 +139,7 @@ class ProcessRunner(RemoteRunner[ProcessTrial]):
         trial = self._trials.find_owner(worker)
         if message is not None and trial is not None:
             answered_at = self._clock.from_monotonic(message["at"])
-            self._leave_out(trial, self.now() - answered_at)
+            self._leave_out(trial, answered_at)
             message = {**message, "took_s": answered_at - trial.asked_at}
         if message is None or message["is"] == "unusable":
             return self._handle_end(worker, trial, message)
